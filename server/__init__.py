@@ -1,0 +1,1 @@
+"""One Triokeeper server: the znode tree, sessions, client connections, configuration and command line."""

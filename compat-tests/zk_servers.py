@@ -1,0 +1,289 @@
+"""Servers as child processes on loopback: the Java one and ours, behind one interface.
+
+    with start_reference() as server:
+        client = KazooClient(hosts=server.host_port)
+
+A test or a bench takes either kind (`start_server(kind)`), or an ensemble of both (`start_ensemble`). What always
+holds: ports are free ones; a server that was returned has answered; a server ends with its `with` block or, at the
+latest, with this process; only processes started here are ever signalled.
+"""
+
+import atexit
+import contextlib
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from signal import SIGKILL, SIGTERM, Signals
+from typing import Literal, Self, TypeAlias
+
+import attrs
+import javaproperties
+
+from zk_reference import find_reference
+
+Kind: TypeAlias = Literal["reference", "triokeeper"]
+Settings: TypeAlias = Mapping[str, object] | str  # the keys of a zoo.cfg, or its text
+
+HOST = "127.0.0.1"
+CHECKOUT = Path(__file__).resolve().parent.parent
+START_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 15.0
+POLL_SECONDS = 0.01
+PORTS_BELOW_EPHEMERAL = range(10_000, 32_000)
+
+DEFAULT_SETTINGS: Mapping[str, object] = {
+    "tickTime": 2000,
+    "clientPortAddress": HOST,
+    "admin.enableServer": "false",
+    "4lw.commands.whitelist": "*",
+}
+ENSEMBLE_SETTINGS: Mapping[str, object] = {"initLimit": 10, "syncLimit": 5}
+OWN_SCRIPT_FLAGS = ("-Xmx1000m",)  # what bin/zkServer.sh gives the Java server
+SMALL_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1")  # for tests: starts sooner, takes less memory
+
+
+class ServerFailed(Exception):
+    """A server ended or stayed silent when it should have answered; the message ends with its log."""
+
+
+_running: "weakref.WeakSet[Server]" = weakref.WeakSet()
+
+
+@atexit.register
+def _leave_nothing_running() -> None:
+    for server in list(_running):
+        server.kill9()
+
+
+@attrs.define(eq=False)
+class Server:
+    """One server, running or not: the same ports, configuration and data through every restart."""
+
+    kind: Kind
+    command: Sequence[str]
+    home: Path  # zoo.cfg and server.log
+    data_dir: Path
+    port: int
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def host_port(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the server was started"
+        return self._process.pid
+
+    @property
+    def log_text(self) -> str:
+        return (self.home / "server.log").read_text(errors="replace")
+
+    def spawn(self) -> None:
+        """Start the process and return at once; `wait_until_serving` is the other half of `start`."""
+        assert self._process is None, "the server does not run yet"
+        environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
+        with (self.home / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command, cwd=self.home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        _running.add(self)
+
+    def start(self) -> None:
+        self.spawn()
+        self.wait_until_serving()
+
+    def wait_until_serving(self, seconds: float = START_SECONDS_MAX) -> None:
+        """Return once `srvr` tells of a serving server; raise ServerFailed if it ends or takes too long."""
+        deadline = time.monotonic() + seconds
+        while not self.is_serving():
+            if self._process is None or self._process.poll() is not None:
+                raise self._failed("ended")
+            if time.monotonic() > deadline:
+                raise self._failed(f"is silent after {seconds} s")
+            time.sleep(POLL_SECONDS)
+
+    def _failed(self, how: str) -> ServerFailed:
+        return ServerFailed(f"the {self.kind} server {how}; the end of its log:\n{self.log_text[-4000:]}")
+
+    def is_serving(self) -> bool:
+        try:  # A server that is about to serve may take a question and never answer it, hence the short wait.
+            return "Mode: " in self.four_letter_word("srvr", seconds=0.5)
+        except OSError:
+            return False
+
+    def four_letter_word(self, word: str, seconds: float = 10) -> str:
+        with socket.create_connection((HOST, self.port), timeout=seconds) as probe:
+            probe.sendall(word.encode())
+            return b"".join(iter(lambda: probe.recv(65536), b"")).decode()
+
+    def send_signal(self, number: Signals) -> None:
+        """Any signal, e.g. SIGSTOP and SIGCONT for a server that hangs for a while."""
+        assert self._process is not None, "the server was started"
+        self._process.send_signal(number)
+
+    def stop(self) -> int | None:
+        """End it as an operator does (SIGTERM), by force if it will not; its exit status, None if not running."""
+        return self._end(SIGTERM)
+
+    def kill9(self) -> int | None:
+        return self._end(SIGKILL)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def _end(self, number: Signals) -> int | None:
+        if self._process is None:
+            return None
+        process, self._process = self._process, None
+        _running.discard(self)
+        process.send_signal(number)
+        try:
+            return process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+    @property
+    def rss_bytes(self) -> int:
+        pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    @property
+    def cpu_seconds(self) -> float:
+        """User and system time so far, of children it has waited for too."""
+        after_name = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, after_name[11:15])) / os.sysconf("SC_CLK_TCK")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def start_reference(
+    config: Settings = "", *, data_dir: Path | None = None, jvm_flags: Sequence[str] = OWN_SCRIPT_FLAGS
+) -> Server:
+    """A serving Java server; raises ReferenceUnavailable where there is none to be had."""
+    return start_server("reference", config, data_dir=data_dir, jvm_flags=jvm_flags)
+
+
+def start_triokeeper(config: Settings = "", *, data_dir: Path | None = None) -> Server:
+    """A serving Triokeeper, from this checkout and this interpreter."""
+    return start_server("triokeeper", config, data_dir=data_dir)
+
+
+def start_server(
+    kind: Kind,
+    config: Settings = "",
+    *,
+    data_dir: Path | None = None,
+    jvm_flags: Sequence[str] = OWN_SCRIPT_FLAGS,
+) -> Server:
+    server = prepare_server(kind, config, data_dir=data_dir, jvm_flags=jvm_flags)
+    try:
+        server.start()
+    except BaseException:
+        server.kill9()
+        raise
+    return server
+
+
+@contextlib.contextmanager
+def start_ensemble(
+    kinds: Sequence[Kind], config: Settings = "", *, jvm_flags: Sequence[str] = SMALL_FLAGS
+) -> Iterator[list[Server]]:
+    """Servers 1, 2, ... of the given kinds as one ensemble, all of them serving; server N is at index N - 1."""
+    ports = iter(free_ports(2 * len(kinds)))
+    members = {f"server.{n}": f"{HOST}:{next(ports)}:{next(ports)}" for n in range(1, len(kinds) + 1)}
+    shared = as_zoo_cfg(ENSEMBLE_SETTINGS) + as_zoo_cfg(members) + as_zoo_cfg(config)
+    with contextlib.ExitStack() as running:
+        servers = [prepare_server(kind, shared, jvm_flags=jvm_flags) for kind in kinds]
+        for my_id, server in enumerate(servers, 1):
+            (server.data_dir / "myid").write_text(f"{my_id}\n")
+            running.enter_context(server).spawn()
+        for server in servers:
+            server.wait_until_serving()
+        yield servers
+
+
+def prepare_server(
+    kind: Kind,
+    config: Settings = "",
+    *,
+    data_dir: Path | None = None,
+    jvm_flags: Sequence[str] = OWN_SCRIPT_FLAGS,
+) -> Server:
+    """A server that was given its place and its zoo.cfg, but not started."""
+    home = _temporary_folder()
+    data_dir = data_dir or home / "data"
+    data_dir.mkdir(exist_ok=True)
+    place = {"dataDir": data_dir, "clientPort": free_ports(1)[0]}
+    # Of equal keys the last one counts, so the caller has the last word.
+    text = as_zoo_cfg(DEFAULT_SETTINGS) + as_zoo_cfg(place) + as_zoo_cfg(config)
+    zoo_cfg = home / "zoo.cfg"
+    zoo_cfg.write_text(text)
+    port = int(javaproperties.loads(text)["clientPort"])
+    return Server(kind, COMMANDS[kind](zoo_cfg, jvm_flags), home, data_dir, port)
+
+
+def as_zoo_cfg(settings: Settings) -> str:
+    if isinstance(settings, str):
+        return settings
+    return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on, from below the range that outgoing connections are given theirs from."""
+    ports: list[int] = []
+    with contextlib.ExitStack() as held:
+        while len(ports) < count:
+            probe = held.enter_context(socket.socket())
+            port = secrets.choice(PORTS_BELOW_EPHEMERAL)
+            with contextlib.suppress(OSError):
+                probe.bind((HOST, port))
+                ports.append(port)
+    return ports
+
+
+def _temporary_folder() -> Path:
+    """A folder that lasts as long as this process, so that logs can be read after a server has ended."""
+    folder = tempfile.TemporaryDirectory(prefix="zk-server-")
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
+
+
+def _reference_command(zoo_cfg: Path, jvm_flags: Sequence[str]) -> list[str]:
+    """The command line that bin/zkServer.sh ends in."""
+    reference = find_reference()
+    return [
+        reference.java,
+        f"-Dzookeeper.log.dir={zoo_cfg.parent}",
+        "-XX:+HeapDumpOnOutOfMemoryError",
+        "-XX:OnOutOfMemoryError=kill -9 %p",
+        *("-cp", reference.class_path),
+        *jvm_flags,
+        "-Dcom.sun.management.jmxremote",
+        "-Dcom.sun.management.jmxremote.local.only=false",
+        "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+        str(zoo_cfg),
+    ]
+
+
+def _triokeeper_command(zoo_cfg: Path, _jvm_flags: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "server.cli", "start", str(zoo_cfg)]
+
+
+COMMANDS: Mapping[Kind, Callable[[Path, Sequence[str]], list[str]]] = {
+    "reference": _reference_command,
+    "triokeeper": _triokeeper_command,
+}

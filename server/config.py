@@ -12,30 +12,36 @@ from typing import Literal
 import attrs
 
 from server.config_values import (
+    BadValue,
     anything_but,
-    at_least,
     comma_list,
     exactly,
+    file_path,
     kilobytes_in_bytes,
     lenient_float,
     lenient_int,
     lenient_long,
     port_number,
     strict_int,
+    strict_int_or_unset,
     true_only,
 )
-from server.server_lines import Ensemble, Role
+from server.server_lines import Ensemble, Role, read_role
 from server.settings import bare, from_self, native, native_bool, prop
 
 DEFAULT_METRICS_PROVIDER = "org.apache.zookeeper.metrics.impl.DefaultMetricsProvider"
 DEFAULT_MAX_BUFFER_BYTES = 0xFFFFF
 SMALLEST_EXTRA_SIZE_BYTES = 1024
+FOUR_LETTER_WORDS = frozenset(
+    "conf cons crst dirs dump envi gtmk hash isro mntr ruok srst srvr stat stmk wchc wchp wchs".split()
+)
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def compression_method(text: str) -> str:
-    """The snapshot's compression; Apache writes plain snapshots when it does not know the method."""
-    return text if text in ("gz", "snappy") else ""
+    if text not in ("", "gz", "snappy"):
+        raise BadValue(f"unknown snapshot compression {text}", "write gz, snappy or nothing")
+    return text
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -46,8 +52,8 @@ class ServerConfig:
     """
 
     # Directories and recovery
-    data_dir: Path = native("dataDir", Path, attrs.NOTHING)
-    data_log_dir: Path = native("dataLogDir", Path, from_self(lambda self: self.data_dir))
+    data_dir: Path = native("dataDir", file_path, attrs.NOTHING)
+    data_log_dir: Path = native("dataLogDir", file_path, from_self(lambda self: self.data_dir))
     datadir_autocreate: bool = prop("datadir.autocreate", true_only, True)
     db_autocreate: bool = prop("db.autocreate", true_only, True)
     snapshot_trust_empty: bool = prop("snapshot.trust.empty", true_only, False)
@@ -61,8 +67,12 @@ class ServerConfig:
 
     # Time and sessions
     tick_ms: int = native("tickTime", strict_int, 3000)
-    session_ms_min: int = native("minSessionTimeout", strict_int, from_self(lambda self: 2 * self.tick_ms))
-    session_ms_max: int = native("maxSessionTimeout", strict_int, from_self(lambda self: 20 * self.tick_ms))
+    session_ms_min: int = native(
+        "minSessionTimeout", strict_int_or_unset, from_self(lambda self: 2 * self.tick_ms)
+    )
+    session_ms_max: int = native(
+        "maxSessionTimeout", strict_int_or_unset, from_self(lambda self: 20 * self.tick_ms)
+    )
     sessionless_cnxn_timeout_ms: int = prop("nio.sessionlessCnxnTimeout", lenient_int, 10_000)
     local_sessions_enabled: bool = native_bool("localSessionsEnabled", False)
     local_sessions_upgrading_enabled: bool = native_bool("localSessionsUpgradingEnabled", False)
@@ -71,12 +81,13 @@ class ServerConfig:
 
     # Limits on clients
     max_client_cnxns: int = native("maxClientCnxns", strict_int, 60)  # for each source address
-    max_cnxns: int = prop("maxCnxns", at_least(0, lenient_int), 0)
+    max_cnxns: int = prop("maxCnxns", lenient_int, 0, minimum=0)
     jute_maxbuffer_bytes: int = bare("jute.maxbuffer", lenient_int, DEFAULT_MAX_BUFFER_BYTES)
     jute_extrasize_bytes: int = prop(
         "jute.maxbuffer.extrasize",
-        at_least(SMALLEST_EXTRA_SIZE_BYTES, lenient_int),
+        lenient_int,
         from_self(lambda self: max(SMALLEST_EXTRA_SIZE_BYTES, self.jute_maxbuffer_bytes)),
+        minimum=SMALLEST_EXTRA_SIZE_BYTES,
     )
     global_outstanding_limit: int = prop("globalOutstandingLimit", lenient_int, 1000)
     large_request_max_bytes: int = prop("largeRequestMaxBytes", lenient_int, 100 * 1024 * 1024)
@@ -106,11 +117,11 @@ class ServerConfig:
     )
 
     # The log and snapshots
-    snap_count: int = prop("snapCount", at_least(2, lenient_int), 100_000)
+    snap_count: int = prop("snapCount", lenient_int, 100_000, minimum=2)
     snap_size_limit_bytes: int = prop("snapSizeLimitInKb", kilobytes_in_bytes, 4 * 1024**3)
     preallocate_bytes: int = prop("preAllocSize", kilobytes_in_bytes, 64 * 1024 * 1024)
     txn_log_size_limit_bytes: int = prop("txnLogSizeLimitInKb", kilobytes_in_bytes, 0)
-    commit_log_count: int = prop("commitLogCount", at_least(500, lenient_int), 500)
+    commit_log_count: int = prop("commitLogCount", lenient_int, 500, minimum=500)
     force_sync: bool = prop("forceSync", anything_but("no"), True)
     fsync_warning_ms: int = prop(
         "fsync.warningthresholdms", lenient_long, 1000, or_property="fsync.warningthresholdms"
@@ -125,7 +136,7 @@ class ServerConfig:
     )
     serialize_last_zxid: bool = prop("serializeLastProcessedZxid.enabled", true_only, True)
     digest_enabled: bool = prop("digest.enabled", true_only, True)
-    autopurge_snap_retain_count: int = native("autopurge.snapRetainCount", strict_int, 3)
+    autopurge_snap_retain_count: int = native("autopurge.snapRetainCount", strict_int, 3, minimum=3)
     autopurge_interval_hours: int = native("autopurge.purgeInterval", strict_int, 0)
 
     # Znodes
@@ -150,12 +161,12 @@ class ServerConfig:
     allow_sasl_failed_clients: bool = prop("allowSaslFailedClients", true_only, False)
     sasl_server_section: str = prop("sasl.serverconfig", str, "Server")
     sasl_super_password: str | None = prop("SASLAuthenticationProvider.superPassword", str, None, secret=True)
-    jaas_file: Path | None = bare("java.security.auth.login.config", Path, None)
+    jaas_file: Path | None = bare("java.security.auth.login.config", file_path, None)
     ensemble_auth_names: tuple[str, ...] = prop("ensembleAuthName", comma_list, ())
     ip_auth_uses_forwarded_for: bool = prop("IPAuthenticationProvider.usexforwardedfor", true_only, False)
 
     # What operators look at
-    four_letter_words_whitelist: frozenset[str] = frozenset({"srvr"})
+    four_letter_words_whitelist: frozenset[str] = frozenset({"srvr"})  # what may be asked
     audit_enabled: bool = prop("audit.enable", true_only, False)
     metrics_provider_class: str = native("metricsProvider.className", str, DEFAULT_METRICS_PROVIDER)
     metrics_provider_settings: Mapping[str, str] = NOTHING  # metricsProvider.<x>, without the prefix
@@ -182,10 +193,10 @@ class ServerConfig:
     # The ensemble
     ensemble: Ensemble = attrs.field(factory=Ensemble)
     my_id: int | None = None  # from the file myid
-    peer_type: Role = Role.PARTICIPANT
+    peer_type: Role = native("peerType", read_role, Role.PARTICIPANT)  # the servers list has the last word
     standalone_enabled: bool = native_bool("standaloneEnabled", True)
     reconfig_enabled: bool = native_bool("reconfigEnabled", False)
-    dynamic_config_file: Path | None = native("dynamicConfigFile", Path, None)
+    dynamic_config_file: Path | None = native("dynamicConfigFile", file_path, None)
     init_limit_ticks: int = native("initLimit", strict_int, 0)
     sync_limit_ticks: int = native("syncLimit", strict_int, 0)
     connect_to_learner_master_limit_ticks: int = native("connectToLearnerMasterLimit", strict_int, 0)
@@ -213,7 +224,7 @@ class ServerConfig:
     multi_address_enabled: bool = native_bool("multiAddress.enabled", False)
     multi_address_check_enabled: bool = native_bool("multiAddress.reachabilityCheckEnabled", True)
     multi_address_check_timeout_ms: int = native("multiAddress.reachabilityCheckTimeoutMs", strict_int, 1000)
-    oracle_path: Path | None = native("oraclePath", Path, None)
+    oracle_path: Path | None = native("oraclePath", file_path, None)
     ssl_quorum: bool = native_bool("sslQuorum", False)
     quorum_port_unification: bool = native_bool("portUnification", False)
     ssl_quorum_reload_cert_files: bool = native_bool("sslQuorumReloadCertFiles", False)

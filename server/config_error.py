@@ -6,9 +6,12 @@ same mistake, because people and scripts search logs for those.
 
 import attrs
 
+# The short lines for stderr, and the exit codes that belong to them.
 INVALID_CONFIG = "Invalid config, exiting abnormally"
 INVALID_ARGUMENTS = "Invalid arguments, exiting abnormally"
-EXIT_INVALID_CONFIG = 2
+UNEXPECTED = "Unexpected exception, exiting abnormally"
+EXIT_UNEXPECTED = 1
+EXIT_INVALID_INVOCATION = 2
 
 
 @attrs.frozen(kw_only=True)
@@ -30,9 +33,9 @@ class ConfigError(Exception):
     remedy: str
     key: str | None = None
     value: str | None = None
-    place: Place = Place()
+    place: Place = attrs.field(factory=Place)
     summary: str = INVALID_CONFIG
-    exit_code: int = EXIT_INVALID_CONFIG
+    exit_code: int = EXIT_INVALID_INVOCATION
 
     def __str__(self) -> str:
         where = [f"line {self.place.line}"] if self.place.line is not None else []

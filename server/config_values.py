@@ -7,6 +7,7 @@ leniently (a bad number means the default); the caller decides which of the two 
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import attrs
 
@@ -21,10 +22,11 @@ _DECODABLE = re.compile(
 
 @attrs.frozen(slots=False)
 class BadValue(Exception):
-    """The text cannot be read as what the setting needs."""
+    """The text cannot be read as what the setting needs; `key` is known where several settings are read at once."""
 
     wording: str
     remedy: str
+    key: str | None = None
 
 
 def trimmed(text: str) -> str:
@@ -70,6 +72,12 @@ def strict_long(text: str) -> int:
     return parse_integer(text, LONG_BITS)
 
 
+def strict_int_or_unset(text: str) -> int | None:
+    """Like `strict_int`, but -1 means that the default applies."""
+    number = parse_integer(text)
+    return None if number == -1 else number
+
+
 def strict_bool(key: str) -> Callable[[str], bool]:
     """A reader for the keys that Apache itself parses: true or false in any case, and nothing else."""
 
@@ -82,11 +90,20 @@ def strict_bool(key: str) -> Callable[[str], bool]:
     return read
 
 
+def file_path(text: str) -> Path:
+    if not text or "\0" in text:
+        raise BadValue("Invalid file path", "write the path of a file or directory")
+    return Path(text)
+
+
 def port_number(text: str) -> int:
-    port = parse_integer(text)
-    if not 0 <= port <= 0xFFFF:
-        raise BadValue(f"port out of range:{port}", "choose a port from 1 to 65535")
-    return port
+    return port_in_range(parse_integer(text))
+
+
+def port_in_range(number: int) -> int:
+    if not 0 <= number <= 0xFFFF:
+        raise BadValue(f"port out of range:{number}", "choose a port from 1 to 65535")
+    return number
 
 
 def lenient_int(text: str) -> int:
@@ -120,10 +137,6 @@ def exactly(word: str) -> Callable[[str], bool]:
 
 def anything_but(word: str) -> Callable[[str], bool]:
     return lambda text: text != word
-
-
-def at_least(minimum: int, read: Callable[[str], int]) -> Callable[[str], int]:
-    return lambda text: max(minimum, read(text))
 
 
 def comma_list(text: str) -> tuple[str, ...]:

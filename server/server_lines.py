@@ -1,12 +1,25 @@
 """The members of an ensemble as zoo.cfg or a dynamic file lists them.
 
-server.<id>=<host>:<quorum port>:<election port>[:<role>][|<more addresses>][;[<client host>:]<client port>]
+    server.<id>=<host>:<quorum port>:<election port>[:<role>][|<more addresses>][;[<client host>:]<client port>]
+    group.<id>=<server id>:<server id>...
+    weight.<server id>=<votes>
+
+Pure. A mistake is a `BadValue` that carries the key.
 """
 
 import enum
 from collections.abc import Mapping
 
 import attrs
+
+from server.config_values import LONG_BITS, BadValue, parse_integer, port_in_range, trimmed
+
+ALL_INTERFACES = "0.0.0.0"
+WRONG_FORM = (
+    " does not have the form server_config or server_config;client_config where server_config is the pipe separated"
+    " list of host:port:port or host:port:port:type and client_config is port or host:port"
+)
+EXAMPLE_LINE = "write it like zoo1.example.org:2888:3888:participant;2181"
 
 
 class Role(enum.Enum):
@@ -24,6 +37,9 @@ class Address:
     quorum_port: int
     election_port: int
 
+    def __str__(self) -> str:
+        return f"{bracketed(self.host)}:{self.quorum_port}:{self.election_port}"
+
 
 @attrs.frozen
 class ClientAddress:
@@ -33,8 +49,7 @@ class ClientAddress:
     port: int
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return f"{bracketed(self.host)}:{self.port}"
 
 
 @attrs.frozen(kw_only=True)
@@ -46,6 +61,11 @@ class Member:
     role: Role = Role.PARTICIPANT
     client: ClientAddress | None = None
     client_is_static: bool = False
+
+    def __str__(self) -> str:
+        """The canonical text, as `/zookeeper/config` and the dynamic file hold it."""
+        server = "|".join(f"{address}:{self.role.value}" for address in self.addresses)
+        return server if self.client is None else f"{server};{self.client}"
 
 
 @attrs.frozen(kw_only=True)
@@ -62,3 +82,140 @@ class Ensemble:
 
     def with_role(self, role: Role) -> list[Member]:
         return [member for member in self.members.values() if member.role is role]
+
+
+def bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def is_membership_key(key: str) -> bool:
+    """Whether a key describes the ensemble. Apache looks at the first letters only, and so do we."""
+    return key.startswith(("server.", "group", "weight"))
+
+
+def read_role(text: str) -> Role:
+    try:
+        return Role(trimmed(text).lower())
+    except ValueError as error:
+        raise BadValue(f"Unrecognised peertype: {text}", "write participant or observer") from error
+
+
+def read_ensemble(lines: Mapping[str, str], *, version: int = 0, multi_address: bool = False) -> Ensemble:
+    """The ensemble that all membership keys together describe; other keys are passed over."""
+    members: dict[int, Member] = {}
+    groups: dict[int, tuple[int, ...]] = {}
+    weights: dict[int, int] = {}
+    for key, text in lines.items():
+        try:
+            if key.startswith("server."):
+                server_id = _id_in(key)
+                members[server_id] = read_member(server_id, text, multi_address=multi_address)
+            elif key.startswith("group"):
+                groups[_id_in(key)] = tuple(parse_integer(part, LONG_BITS) for part in text.split(":"))
+            elif key.startswith("weight"):
+                weights[_id_in(key)] = parse_integer(text, LONG_BITS)
+        except BadValue as problem:
+            raise attrs.evolve(problem, key=key) from None
+    if groups or weights:
+        _check_groups(members, groups)
+        weights = {
+            server_id: weights.get(server_id, 1) for server_id in sorted(members.keys() | weights.keys())
+        }
+    return Ensemble(members=dict(sorted(members.items())), groups=groups, weights=weights, version=version)
+
+
+def _id_in(key: str) -> int:
+    return parse_integer(key.partition(".")[2], LONG_BITS)
+
+
+def _check_groups(members: Mapping[int, Member], groups: Mapping[int, tuple[int, ...]]) -> None:
+    """Every participant is in exactly one group, or its vote would count twice or not at all."""
+    grouped = [server_id for group in groups.values() for server_id in group]
+    for server_id in grouped:
+        if grouped.count(server_id) > 1:
+            raise BadValue(f"Server {server_id} is in multiple groups", "list each server in one group only")
+    for member in members.values():
+        if member.role is Role.PARTICIPANT and member.server_id not in grouped:
+            wording = f"Server {member.server_id} is not in a group"
+            raise BadValue(wording, "list every participant in one group.<id>=<server>:<server> line")
+
+
+def read_member(server_id: int, text: str, *, multi_address: bool = False) -> Member:
+    """The member that the value of `server.<server_id>` describes."""
+    parts = _split(text, ";")
+    if len(parts) not in (1, 2):
+        raise BadValue(text + WRONG_FORM, EXAMPLE_LINE)
+    client = _read_client_address(parts[1], text) if len(parts) == 2 else None
+    servers = _split(parts[0], "|")
+    if len(servers) > 1 and not multi_address:
+        wording = (
+            f"Multiple address feature is disabled, but multiple addresses were specified for sid {server_id}"
+        )
+        raise BadValue(wording, "set multiAddress.enabled=true, or keep one address")
+    addresses, roles = [], []
+    for server in servers:
+        address, role = _read_server_address(server, server_id, text)
+        addresses.append(address)
+        roles.append(role)
+    return Member(server_id=server_id, addresses=tuple(addresses), role=_common_role(roles), client=client)
+
+
+def _common_role(roles: list[Role | None]) -> Role:
+    named = {role for role in roles if role is not None}
+    if len(named) > 1:
+        wording = "Multiple addresses should have similar roles: PARTICIPANT vs OBSERVER"
+        raise BadValue(wording, "give all addresses of a server the same role")
+    return named.pop() if named else Role.PARTICIPANT
+
+
+def _read_client_address(text: str, line: str) -> ClientAddress:
+    parts = _host_and_ports(text)
+    if len(parts) > 2:
+        raise BadValue(line + WRONG_FORM, EXAMPLE_LINE)
+    host = parts[0] if len(parts) == 2 else ALL_INTERFACES
+    return ClientAddress(host, _port(host, parts[-1]))
+
+
+def _read_server_address(text: str, server_id: int, line: str) -> tuple[Address, Role | None]:
+    parts = _host_and_ports(text)
+    if len(parts) not in (3, 4):
+        raise BadValue(line + WRONG_FORM, EXAMPLE_LINE)
+    host = parts[0]
+    address = Address(host, _port(host, parts[1]), _port(host, parts[2]))
+    if address.quorum_port == address.election_port:
+        wording = (
+            "Client and election port must be different! Please update the configuration file on"
+            f" server.{server_id}"
+        )
+        raise BadValue(wording, "choose two ports, such as 2888 and 3888")
+    return address, read_role(parts[3]) if len(parts) == 4 else None
+
+
+def _host_and_ports(text: str) -> list[str]:
+    """Split at colons, taking an IPv6 address in brackets as one part."""
+    if not text.startswith("["):
+        return _split(text, ":")
+    host, bracket, rest = text[1:].partition("]")
+    if not bracket:
+        raise BadValue(
+            f"{text} starts with '[' but has no matching ']:'", "close the bracket after the address"
+        )
+    if rest == ":":
+        raise BadValue(f"{text} doesn't have a port after colon", "write a port after the last colon")
+    return [host, *_split(rest[1:], ":")] if rest else [host]
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Java's split: empty parts at the end do not count."""
+    parts = text.split(separator)
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def _port(host: str, text: str) -> int:
+    try:
+        number = parse_integer(text)
+    except BadValue:
+        raise BadValue(f"Address unresolved: {host}:{text}", EXAMPLE_LINE) from None
+    return port_in_range(number)

@@ -23,11 +23,15 @@ class Origin(enum.Enum):
 
 @attrs.frozen
 class Setting:
-    """One key, how its text is read, and a second property that is consulted when the first is unset."""
+    """One key and how its text is read; `read` answers None where the text means "take the default".
+
+    A number below `minimum` is raised to it, with a warning. `or_property` is asked when the key is not set.
+    """
 
     key: str
     read: Callable[[str], Any]
     origin: Origin
+    minimum: int | None = None
     or_property: str | None = None
 
 
@@ -38,8 +42,8 @@ def _field(setting: Setting, default: Any, *, secret: bool = False) -> Any:
     return attrs.field(default=default, repr=not secret, metadata={SETTING: setting})
 
 
-def native(key: str, read: Callable[[str], Any], default: Any) -> Any:
-    return _field(Setting(key, read, Origin.ZOO_CFG), default)
+def native(key: str, read: Callable[[str], Any], default: Any, *, minimum: int | None = None) -> Any:
+    return _field(Setting(key, read, Origin.ZOO_CFG, minimum), default)
 
 
 def native_bool(key: str, default: bool) -> Any:
@@ -51,10 +55,11 @@ def prop(
     read: Callable[[str], Any],
     default: Any,
     *,
+    minimum: int | None = None,
     or_property: str | None = None,
     secret: bool = False,
 ) -> Any:
-    return _field(Setting(key, read, Origin.PROPERTY, or_property), default, secret=secret)
+    return _field(Setting(key, read, Origin.PROPERTY, minimum, or_property), default, secret=secret)
 
 
 def bare(key: str, read: Callable[[str], Any], default: Any) -> Any:
@@ -64,3 +69,12 @@ def bare(key: str, read: Callable[[str], Any], default: Any) -> Any:
 def from_self(compute: Callable[[Any], Any]) -> Any:
     """A default that follows from fields declared earlier."""
     return attrs.Factory(compute, takes_self=True)
+
+
+def settings_of(config_class: type[attrs.AttrsInstance]) -> dict[str, Setting]:
+    """The settings behind a class's fields, by the field's name."""
+    return {
+        field.name: field.metadata[SETTING]
+        for field in attrs.fields(config_class)
+        if SETTING in field.metadata
+    }

@@ -19,6 +19,7 @@ What always holds:
 Encoding trusts its record: an integer that does not fit is our mistake and raises struct.error.
 """
 
+import itertools
 import struct
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, NoReturn, TypeVar, dataclass_transform, get_args, get_origin
@@ -79,41 +80,33 @@ class _Codec(NamedTuple):
 _codecs: dict[object, _Codec] = {}
 
 
-# --- The compiler: leaves of the flattened record, then source, then two functions.
+# --- The compiler: the leaves of the flattened record, then source, then two functions.
 
 
 class _Leaf(NamedTuple):
-    access: str  # an expression that gives the value, e.g. rec.id.scheme
+    access: str  # an expression for the value, e.g. rec.id.scheme
     wire: str  # a struct character, USTRING, BUFFER or VECTOR
     element: object  # of a vector; else None
 
+    @property
+    def is_fixed(self) -> bool:
+        return len(self.wire) == 1
+
 
 def _compile(cls: type) -> _Codec:
-    namespace: dict[str, Any] = {
-        "cut_short": _cut_short,
-        "write_ustring": _write_ustring,
-        "write_buffer": _write_buffer,
-        "write_vector": _write_vector,
-        "read_ustring": _read_ustring,
-        "read_buffer": _read_buffer,
-        "read_vector": _read_vector,
-    }
     leaves: list[_Leaf] = []
-    construction = _flatten(cls, "rec", leaves, namespace)
-    parts: list[str] = []
-    steps: list[str] = []
-    size_min = 0
+    source = _Source(cls.__name__)
+    source.construction = _flatten(cls, "rec", leaves, source.namespace)
     at = 0
-    while at < len(leaves):
-        run = _fixed_run(leaves, at)
-        if run:
-            size_min += _emit_run(cls, run, at, parts, steps, namespace)
+    for is_fixed, group in itertools.groupby(leaves, lambda leaf: leaf.is_fixed):
+        run = list(group)
+        if is_fixed:
+            source.add_fixed(run, at)
         else:
-            size_min += _emit_single(leaves[at], at, parts, steps, namespace)
-        at += len(run) or 1
-    source = _source(parts, steps, construction)
-    exec(compile(source, f"<jute codec of {cls.__name__}>", "exec"), namespace)
-    return _Codec(namespace["encode"], namespace["decode"], size_min)
+            for index, leaf in enumerate(run, at):
+                source.add_variable(leaf, index)
+        at += len(run)
+    return source.compile()
 
 
 def _flatten(cls: type, access: str, leaves: list[_Leaf], namespace: dict[str, Any]) -> str:
@@ -124,9 +117,8 @@ def _flatten(cls: type, access: str, leaves: list[_Leaf], namespace: dict[str, A
         inner = f"{access}.{field.name}"
         if get_origin(field.type) is Annotated:
             annotated, wire = get_args(field.type)
-            element = _element_type(annotated) if wire == VECTOR else None
             arguments.append(f"v{len(leaves)}")
-            leaves.append(_Leaf(inner, wire, element))
+            leaves.append(_Leaf(inner, wire, _element_type(annotated) if wire == VECTOR else None))
         elif field.type in _codecs:
             arguments.append(_flatten(field.type, inner, leaves, namespace))
         else:
@@ -140,38 +132,6 @@ def _element_type(vector: object) -> object:
     return element
 
 
-def _fixed_run(leaves: list[_Leaf], start: int) -> list[_Leaf]:
-    """The fixed-width leaves from `start` up to the next one that is not."""
-    stop = start
-    while stop < len(leaves) and len(leaves[stop].wire) == 1:
-        stop += 1
-    return leaves[start:stop]
-
-
-def _emit_run(
-    cls: type, run: list[_Leaf], at: int, parts: list[str], steps: list[str], namespace: dict[str, Any]
-) -> int:
-    layout = struct.Struct(">" + "".join(leaf.wire for leaf in run))
-    namespace[f"pack{at}"] = layout.pack
-    namespace[f"unpack{at}"] = layout.unpack_from
-    names = "".join(f"v{at + i}, " for i in range(len(run)))
-    parts.append(f"pack{at}({', '.join(leaf.access for leaf in run)})")
-    steps.append(f"if at + {layout.size} > end: cut_short({cls.__name__!r}, at + {layout.size}, end)")
-    steps.append(f"{names}= unpack{at}(data, at); at += {layout.size}")
-    return layout.size
-
-
-def _emit_single(leaf: _Leaf, at: int, parts: list[str], steps: list[str], namespace: dict[str, Any]) -> int:
-    if leaf.wire == VECTOR:
-        namespace[f"element{at}"] = _element_codec(leaf.element)
-        parts.append(f"write_vector({leaf.access}, element{at})")
-        steps.append(f"v{at}, at = read_vector(data, at, end, limit, element{at})")
-    else:
-        parts.append(f"write_{leaf.wire}({leaf.access})")
-        steps.append(f"v{at}, at = read_{leaf.wire}(data, at, end, limit)")
-    return _LENGTH.size
-
-
 def _element_codec(element: object) -> _Codec:
     if get_origin(element) is Annotated:
         return {USTRING: _USTRING_CODEC, BUFFER: _BUFFER_CODEC}[get_args(element)[1]]
@@ -181,12 +141,43 @@ def _element_codec(element: object) -> _Codec:
     return codec
 
 
-def _source(parts: list[str], steps: list[str], construction: str) -> str:
-    whole = parts[0] if len(parts) == 1 else f"b''.join(({', '.join(parts)}))"
-    lines = ["def encode(rec):", f"    return {whole}", "def decode(data, at, end, limit):"]
-    lines += [f"    {step}" for step in steps]
-    lines += [f"    return {construction}, at"]
-    return "\n".join(lines)
+class _Source:
+    """The source of one codec while it is being written."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.namespace: dict[str, Any] = dict(_RUNTIME)
+        self.construction = ""
+        self.parts: list[str] = []  # expressions of bytes: joined, they are the encoded record
+        self.steps: list[str] = []  # statements that set v0, v1, ... and move `at` on
+        self.size_min = 0
+
+    def add_fixed(self, run: list[_Leaf], index: int) -> None:
+        layout = struct.Struct(">" + "".join(leaf.wire for leaf in run))
+        self.namespace[f"pack{index}"] = layout.pack
+        self.namespace[f"unpack{index}"] = layout.unpack_from
+        names = "".join(f"v{i}, " for i in range(index, index + len(run)))
+        self.parts.append(f"pack{index}({', '.join(leaf.access for leaf in run)})")
+        self.steps.append(f"if at + {layout.size} > end: cut_short({self.name!r}, at + {layout.size}, end)")
+        self.steps.append(f"{names}= unpack{index}(data, at); at += {layout.size}")
+        self.size_min += layout.size
+
+    def add_variable(self, leaf: _Leaf, index: int) -> None:
+        element = ""
+        if leaf.wire == VECTOR:
+            element = f", element{index}"
+            self.namespace[f"element{index}"] = _element_codec(leaf.element)
+        self.parts.append(f"write_{leaf.wire}({leaf.access}{element})")
+        self.steps.append(f"v{index}, at = read_{leaf.wire}(data, at, end, limit{element})")
+        self.size_min += _LENGTH.size
+
+    def compile(self) -> _Codec:
+        whole = self.parts[0] if len(self.parts) == 1 else f"b''.join(({', '.join(self.parts)}))"
+        lines = ["def encode(rec):", f"    return {whole}", "def decode(data, at, end, limit):"]
+        lines += [f"    {step}" for step in self.steps]
+        lines += [f"    return {self.construction}, at"]
+        exec(compile("\n".join(lines), f"<jute codec of {self.name}>", "exec"), self.namespace)
+        return _Codec(self.namespace["encode"], self.namespace["decode"], self.size_min)
 
 
 # --- What the compiled functions call.
@@ -257,3 +248,13 @@ def _read_vector(
 
 _USTRING_CODEC = _Codec(_write_ustring, _read_ustring, _LENGTH.size)
 _BUFFER_CODEC = _Codec(_write_buffer, _read_buffer, _LENGTH.size)
+
+_RUNTIME = {
+    "cut_short": _cut_short,
+    "write_ustring": _write_ustring,
+    "write_buffer": _write_buffer,
+    "write_vector": _write_vector,
+    "read_ustring": _read_ustring,
+    "read_buffer": _read_buffer,
+    "read_vector": _read_vector,
+}

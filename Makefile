@@ -1,0 +1,86 @@
+# Every task of this project, for people and for continuous integration alike. `make` alone lists them.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SOURCES := jute persistence server tests bench compat-tests
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(READY) ## the virtual environment in .venv, with .venv/bin/triokeeper running from this checkout
+
+# Rebuilt when the dependencies change. Debian ships python3 without venv; root can have it installed, others are told.
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "Triokeeper needs Python 3.11 or later; try: make setup PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	    if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	        apt-get update -q && apt-get install -q -y --no-install-recommends python3-venv; \
+	    else \
+	        echo "Python's venv module is missing; on Debian: sudo apt-get install python3-venv" >&2; exit 1; \
+	    fi
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+.PHONY: run
+run: setup ## one server on 127.0.0.1:2181 with its data under ./data; make run CONFIG=zoo.cfg to choose
+	$(BIN)/triokeeper start $(CONFIG)
+
+.PHONY: test
+test: lint ## all that a change must pass
+	$(BIN)/python -m pytest
+
+.PHONY: lint
+lint: setup ## ruff (rules and format), mypy --strict, import contracts
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: setup ## put the sources into the one format
+	$(BIN)/ruff check --fix --quiet $(SOURCES) || true
+	$(BIN)/ruff format $(SOURCES)
+
+.PHONY: hooks
+hooks: setup ## run make lint before every commit
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pre-commit
+	$(BIN)/pre-commit install
+
+.PHONY: compat
+compat: setup ## stock clients and tools against this server and against Apache's
+	$(BIN)/python -m pytest compat-tests
+
+.PHONY: compat-kazoo
+compat-kazoo: setup ## Kazoo's own test suite against this server
+	$(BIN)/python compat-tests/run_kazoo_suite.py $(ARGS)
+
+.PHONY: bench
+bench: setup ## throughput and latency as ratios to Apache ZooKeeper on this machine
+	$(BIN)/python bench/run.py $(ARGS)
+
+.PHONY: fuzz
+fuzz: setup ## malformed and hostile bytes at the client port
+	$(BIN)/python compat-tests/fuzz.py $(ARGS)
+
+.PHONY: crash
+crash: setup ## kill -9 under load: every acknowledged write must survive
+	$(BIN)/python compat-tests/crash.py $(ARGS)
+
+.PHONY: wheel
+wheel: setup ## the installable package, in dist/
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+.PHONY: clean
+clean: ## remove what the other targets made (not ./data)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,129 @@
+"""A transaction applied to the tree gives the body of its reply; watches fire on the way.
+
+Applying never fails. While the log is replayed over a snapshot that was taken under load, a transaction may meet
+its own effect (NodeExists, NoNode): that is expected there and changes only what the rules below say. Held by
+tests/server/test_apply_txn.py::test_replaying_a_suffix_twice_changes_nothing.
+"""
+
+from struct import Struct
+
+from jute.errors import NodeExists, NoNode, RuntimeInconsistency, ZkError
+from server.data_tree import STAT_BYTES, DataTree
+from server.paths import parent_of
+from server.txns import (
+    CHECK,
+    CLOSE_SESSION,
+    CREATE,
+    CREATE2,
+    CREATE_SESSION,
+    CREATES,
+    DELETE,
+    DELETE_CONTAINER,
+    ERROR,
+    MULTI,
+    RECONFIG,
+    SET_ACL,
+    SET_DATA,
+    Args,
+    Txn,
+)
+
+_INT = Struct(">i")
+_MULTI_HEADER = Struct(">i?i")
+_MULTI_ERROR = Struct(">i?ii")
+_MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
+
+
+def apply_txn(tree: DataTree, txn: Txn) -> tuple[int, bytes]:
+    """Change the tree; returns the error code and the body of the reply to whoever asked."""
+    err, body = 0, b""
+    if txn.type == MULTI:
+        body = _apply_multi(tree, txn)
+    elif txn.type == ERROR:
+        err = txn.args[0]
+    else:
+        try:
+            body = _apply_one(tree, txn.type, txn.args, txn)
+        except ZkError as failure:
+            err = failure.code
+    if txn.zxid > tree.last_zxid:  # after the change: a snapshot named by this zxid must contain it
+        tree.last_zxid = txn.zxid
+    return err, body
+
+
+def _apply_one(tree: DataTree, type_: int, args: Args, txn: Txn) -> bytes:
+    if type_ == SET_DATA or type_ == RECONFIG:
+        path, data, version = args
+        return tree.set_data(path, data, version, txn.zxid, txn.time_ms)[-STAT_BYTES:]
+    if type_ in CREATES:
+        return _apply_create(tree, type_, args, txn)
+    if type_ == DELETE or type_ == DELETE_CONTAINER:
+        tree.delete(args[0], txn.zxid)
+    elif type_ == SET_ACL:
+        path, acl, version = args
+        return tree.set_acl(path, acl, version)[-STAT_BYTES:]
+    elif type_ == CREATE_SESSION:
+        tree.session_timeouts_ms[txn.session] = args[0]
+    elif type_ == CLOSE_SESSION:
+        _close_session(tree, txn)
+    else:
+        assert type_ == CHECK, type_
+    return b""
+
+
+def _apply_create(tree: DataTree, type_: int, args: Args, txn: Txn) -> bytes:
+    path, data, acl, owner, parent_cversion = args
+    try:
+        body = tree.create(path, data, acl, owner, parent_cversion, txn.zxid, txn.time_ms)
+    except NodeExists:
+        if type_ == CREATE:  # replayed: the parent may have been saved before the node was
+            _renew_parent(tree, parent_of(path), parent_cversion, txn.zxid)
+        raise
+    reply = _INT.pack(len(path)) + path
+    return reply if type_ == CREATE else reply + body[-STAT_BYTES:]
+
+
+def _renew_parent(tree: DataTree, parent: bytes, parent_cversion: int, zxid: int) -> None:
+    if parent_cversion > tree.creates.get(parent, 0):
+        tree.note_create(parent, parent_cversion, zxid)
+
+
+def _close_session(tree: DataTree, txn: Txn) -> None:
+    """Delete what the transaction names, then whatever else the session owns here."""
+    tree.session_timeouts_ms.pop(txn.session, None)
+    named = txn.args[0] or ()
+    owned = tree.ephemerals.get(txn.session, ())
+    for path in [*named, *(path for path in owned if path not in set(named))]:
+        try:
+            tree.delete(path, txn.zxid)
+        except NoNode:
+            continue  # already deleted by its owner
+
+
+def _apply_multi(tree: DataTree, txn: Txn) -> bytes:
+    """All operations or none: one error among them makes every result an error."""
+    failed = any(type_ == ERROR for type_, _ in txn.args)
+    results = _failed_results(txn) if failed else _operation_results(tree, txn)
+    return b"".join(results) + _MULTI_END
+
+
+def _failed_results(txn: Txn) -> list[bytes]:
+    results, passed = [], False
+    for type_, args in txn.args:
+        code = args[0] if type_ == ERROR else RuntimeInconsistency.code if passed else 0
+        passed = passed or type_ == ERROR
+        results.append(_MULTI_ERROR.pack(-1, False, code, code))
+    return results
+
+
+def _operation_results(tree: DataTree, txn: Txn) -> list[bytes]:
+    results = []
+    for type_, args in txn.args:
+        try:
+            body = _apply_one(tree, type_, args, txn)
+        except ZkError as failure:
+            results.append(_MULTI_ERROR.pack(-1, False, failure.code, failure.code))
+            continue
+        shown = CREATE2 if type_ in CREATES and type_ != CREATE else DELETE if type_ == DELETE_CONTAINER else type_
+        results.append(_MULTI_HEADER.pack(shown, False, 0) + body)
+    return results

@@ -1,0 +1,408 @@
+"""What drives client conversations: sockets in, sockets out.
+
+Trio's price is per task that wakes up, 15 to 20 us each, not per byte. So all plain sockets share one task: it
+waits on an epoll set, then drains every socket that is ready, then sends what came of it. Measured with 50
+synchronous readers: 2.06 times the throughput of the original, against 0.70 for a task and a stream per
+connection.
+
+`PlainFront` is that task. Where there is no epoll, `StreamFront` serves each connection in a task of its own; it
+drives the same conversations over any Trio stream.
+"""
+
+import errno
+import select
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+import attrs
+import structlog
+import trio
+
+from server.client_protocol import CLOSED, FRESH, ClientConnection
+from server.pipeline import Pipeline
+
+log = structlog.get_logger()
+
+_RECEIVE_BYTES: Final = 64 * 1024
+_ACCEPTS_PER_BATCH: Final = 256
+_EVENTS_PER_BATCH: Final = 1024
+_OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+def now_ms() -> int:
+    """Milliseconds of a clock that never goes back."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@attrs.frozen(kw_only=True)
+class FrontLimits:
+    """Connections a listener accepts; 0 is no limit."""
+
+    per_address_max: int = 60
+    total_max: int = 0
+    idle_ms: int = 10_000
+    keepalive: bool = False
+
+
+def client_address(address: tuple[object, ...]) -> str:
+    """The text of a peer's address as Java writes it: IPv6 in eight groups, mapped IPv4 as IPv4."""
+    host = str(address[0])
+    if ":" not in host:
+        return host
+    bare, percent, zone = host.partition("%")
+    packed = socket.inet_pton(socket.AF_INET6, bare)
+    if packed.startswith(bytes(10) + b"\xff\xff"):
+        return socket.inet_ntop(socket.AF_INET, packed[12:])
+    groups = (packed[i : i + 2].hex().lstrip("0") or "0" for i in range(0, 16, 2))
+    return ":".join(groups) + percent + zone
+
+
+class Peer:
+    """One socket and the conversation it carries."""
+
+    __slots__ = ("connection", "fd", "front", "interest", "sock", "unsent")
+
+    def __init__(self, front: "PlainFront", sock: socket.socket, address: tuple[object, ...]) -> None:
+        self.front = front
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.unsent = b""
+        self.interest = select.EPOLLIN
+        port = address[1] if len(address) > 1 else 0
+        assert isinstance(port, int)
+        self.connection = ClientConnection(front.pipeline, self, client_address(address), port)
+
+    def wants_flush(self) -> None:
+        self.front.to_flush.append(self)
+
+    def resume_reading(self) -> None:
+        self.set_interest(self.interest | select.EPOLLIN)
+
+    def set_interest(self, interest: int) -> None:
+        if interest != self.interest and self.fd >= 0:
+            self.interest = interest
+            self.front.poll.modify(self.fd, interest)
+
+    def receive(self) -> None:
+        connection = self.connection
+        try:
+            data = self.sock.recv(_RECEIVE_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.front.drop(self)
+            return
+        self.front.pipeline.stats.bytes_received += len(data)
+        connection.received(data)
+        if connection.is_paused or connection.state == CLOSED:
+            self.set_interest(self.interest & ~select.EPOLLIN)
+
+    def flush(self) -> None:
+        """Send what there is, as far as the socket takes it."""
+        connection = self.connection
+        connection.is_flush_wanted = False
+        out = connection.out
+        if out:
+            sent_frames = len(out)
+            connection.sent_count += sent_frames
+            self.front.pipeline.stats.packets_sent += sent_frames
+            data = out[0] if sent_frames == 1 and not self.unsent else b"".join([self.unsent, *out])
+            out.clear()
+            self._send(data)
+        elif connection.closes_after_flush and not self.unsent:
+            self.front.drop(self)
+
+    def send_rest(self) -> None:
+        """The socket takes bytes again."""
+        self._send(self.unsent)
+
+    def _send(self, data: bytes) -> None:
+        try:
+            sent = self.sock.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self.front.drop(self)
+            return
+        self.front.pipeline.stats.bytes_sent += sent
+        self.unsent = data[sent:] if sent < len(data) else b""
+        if self.unsent:
+            self.set_interest(self.interest | select.EPOLLOUT)
+        elif self.connection.closes_after_flush:
+            self.front.drop(self)
+            return
+        elif self.interest & select.EPOLLOUT:
+            self.set_interest(self.interest & ~select.EPOLLOUT)
+        self.connection.flushed(len(self.unsent))
+
+
+class PlainFront:
+    """All plain connections of one listener, in one task over an epoll set.
+
+    Every socket is owned here: registered when accepted, closed by `drop` and nowhere else.
+    """
+
+    def __init__(self, pipeline: Pipeline, listener: socket.socket, limits: FrontLimits) -> None:
+        self.pipeline = pipeline
+        self.limits = limits
+        self.poll = select.epoll()
+        self.peers: dict[int, Peer] = {}
+        self.to_flush: list[Peer] = []
+        self._by_address: Counter[str] = Counter()
+        self._listener = listener
+        self._listener_fd = listener.fileno()
+        self._is_accepting = True
+        self.poll.register(listener, select.EPOLLIN)
+
+    @property
+    def connections(self) -> Iterable[ClientConnection]:
+        return (peer.connection for peer in self.peers.values())
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        try:
+            while True:
+                await trio.lowlevel.wait_readable(self.poll.fileno())
+                self.pipeline.begin_batch(now_ms(), wall_ms())
+                self._serve_ready()
+                self.pipeline.resume_paused()
+                self.flush()
+                self.pipeline.end_batch(now_ms())
+        finally:
+            self.close()
+
+    def _serve_ready(self) -> None:
+        peers = self.peers
+        for fd, event in self.poll.poll(0, _EVENTS_PER_BATCH):
+            if fd == self._listener_fd:
+                self._accept()
+                continue
+            peer = peers.get(fd)
+            if peer is None:
+                continue  # dropped earlier in this batch
+            if event & ~select.EPOLLOUT:
+                if peer.connection.is_paused and event & (select.EPOLLHUP | select.EPOLLERR):
+                    self.drop(peer)
+                    continue
+                peer.receive()
+            if event & select.EPOLLOUT and peer.fd >= 0 and peer.unsent:
+                peer.send_rest()
+
+    def flush(self) -> None:
+        """Send what conversations have to say; called at the end of every batch, whoever started it."""
+        while self.to_flush:
+            ready, self.to_flush = self.to_flush, []
+            for peer in ready:
+                if peer.fd >= 0:
+                    peer.flush()
+            self.pipeline.resume_paused()
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTS_PER_BATCH):
+            try:
+                sock, address = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as failure:
+                self._accept_failed(failure)
+                return
+            self._admit(sock, address)
+
+    def _accept_failed(self, failure: OSError) -> None:
+        """Out of files or memory: stop accepting until a connection ends, instead of spinning."""
+        if failure.errno not in _OUT_OF_FILES:
+            raise failure
+        log.error("accept_failed", reason=str(failure), remedy="raise the limit of open files (ulimit -n)")
+        self._pause_accepting()
+
+    def _pause_accepting(self) -> None:
+        self._is_accepting = False
+        self.poll.modify(self._listener_fd, 0)
+
+    def resume_accepting(self) -> None:
+        if not self._is_accepting:
+            self._is_accepting = True
+            self.poll.modify(self._listener_fd, select.EPOLLIN)
+
+    def _admit(self, sock: socket.socket, address: tuple[object, ...]) -> None:
+        text = client_address(address)
+        limits, stats = self.limits, self.pipeline.stats
+        if limits.total_max and len(self.peers) >= limits.total_max:
+            log.warning(f"Too many connections max allowed is {limits.total_max}")
+        elif limits.per_address_max and self._by_address[text] >= limits.per_address_max:
+            log.warning(f"Too many connections from /{text} - max is {limits.per_address_max}")
+        else:
+            self._register(sock, address, text)
+            return
+        stats.connections_rejected += 1
+        _reset(sock)
+
+    def _register(self, sock: socket.socket, address: tuple[object, ...], text: str) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.limits.keepalive:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        peer = Peer(self, sock, address)
+        self._by_address[text] += 1
+        self.peers[peer.fd] = peer
+        self.poll.register(peer.fd, select.EPOLLIN)
+        self.pipeline.stats.connections_made += 1
+
+    def drop(self, peer: Peer) -> None:
+        """Close a socket and forget its conversation."""
+        if peer.fd < 0:
+            return
+        del self.peers[peer.fd]
+        peer.fd = -1
+        peer.sock.close()  # leaves the epoll set by itself
+        peer.unsent = b""
+        connection = peer.connection
+        connection.lost()
+        self._by_address[connection.address] -= 1
+        if not self._by_address[connection.address]:
+            del self._by_address[connection.address]
+        self.pipeline.stats.connections_dropped += 1
+        self.resume_accepting()
+
+    def close_idle(self) -> None:
+        """Close connections that have been silent too long: no handshake, or a session's whole timeout.
+
+        As in the original, the time is rounded up to the next multiple of the limit.
+        """
+        step, now = self.limits.idle_ms, self.pipeline.now_ms
+        if step <= 0:
+            return
+        for peer in list(self.peers.values()):
+            connection = peer.connection
+            allowed = step if connection.state == FRESH else max(connection.timeout_ms, step)
+            if now > ((connection.heard_ms + allowed) // step + 1) * step:
+                self.drop(peer)
+
+    def close(self) -> None:
+        for peer in list(self.peers.values()):
+            self.drop(peer)
+        self.poll.close()
+        self._listener.close()
+
+
+def _reset(sock: socket.socket) -> None:
+    """Close at once and without a word."""
+    with suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+    sock.close()
+
+
+class StreamPeer:
+    """One Trio stream and the conversation it carries; the handle of that conversation."""
+
+    def __init__(self, front: "StreamFront", stream: trio.abc.Stream, address: str, port: int) -> None:
+        self.front = front
+        self.stream = stream
+        self._has_output = trio.Event()
+        self._may_read = trio.Event()
+        self.connection = ClientConnection(front.pipeline, self, address, port)
+
+    def wants_flush(self) -> None:
+        self._has_output.set()
+
+    def resume_reading(self) -> None:
+        self._may_read.set()
+
+    async def run(self) -> None:
+        """Receive and send until one of the two ends the conversation."""
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send_all, nursery.cancel_scope)
+                await self._receive_all()
+                nursery.cancel_scope.cancel()
+        self.connection.lost()
+
+    async def _receive_all(self) -> None:
+        connection = self.connection
+        while True:
+            while connection.is_paused:
+                self._may_read = trio.Event()
+                await self._may_read.wait()
+            data = await self.stream.receive_some(_RECEIVE_BYTES)
+            if not data:
+                return
+            self.front.pipeline.stats.bytes_received += len(data)
+            self.front.in_batch(connection.received, data)
+
+    async def _send_all(self, both: trio.CancelScope) -> None:
+        connection = self.connection
+        while True:
+            await self._has_output.wait()
+            self._has_output = trio.Event()
+            connection.is_flush_wanted = False
+            out = connection.out[:]
+            connection.out.clear()
+            connection.sent_count += len(out)
+            self.front.pipeline.stats.packets_sent += len(out)
+            data = b"".join(out)
+            if data:
+                await self.stream.send_all(data)
+                self.front.pipeline.stats.bytes_sent += len(data)
+            if connection.closes_after_flush and not connection.out:
+                both.cancel()
+                return
+            connection.flushed(0)
+            self.front.pipeline.resume_paused()
+
+
+class StreamFront:
+    """A task for each connection, over any Trio stream: TLS, and systems without epoll."""
+
+    def __init__(self, pipeline: Pipeline, limits: FrontLimits) -> None:
+        self.pipeline = pipeline
+        self.limits = limits
+        self.peers: set[StreamPeer] = set()
+
+    @property
+    def connections(self) -> Iterable[ClientConnection]:
+        return (peer.connection for peer in self.peers)
+
+    def in_batch(self, act: Callable[[bytes], None], data: bytes) -> None:
+        self.pipeline.begin_batch(now_ms(), wall_ms())
+        act(data)
+        self.pipeline.resume_paused()
+        self.pipeline.end_batch(now_ms())
+
+    async def serve(self, stream: trio.abc.Stream, address: str, port: int) -> None:
+        """Carry on one conversation, to its end."""
+        if not self._admits(address):
+            await trio.aclose_forcefully(stream)
+            return
+        self.pipeline.begin_batch(now_ms(), wall_ms())
+        peer = StreamPeer(self, stream, address, port)
+        self.peers.add(peer)
+        self.pipeline.stats.connections_made += 1
+        try:
+            await peer.run()
+        finally:
+            self.peers.discard(peer)
+            peer.connection.lost()
+            self.pipeline.stats.connections_dropped += 1
+            await trio.aclose_forcefully(stream)
+
+    def _admits(self, address: str) -> bool:
+        limits = self.limits
+        same = sum(peer.connection.address == address for peer in self.peers)
+        if limits.total_max and len(self.peers) >= limits.total_max:
+            log.warning(f"Too many connections max allowed is {limits.total_max}")
+        elif limits.per_address_max and same >= limits.per_address_max:
+            log.warning(f"Too many connections from /{address} - max is {limits.per_address_max}")
+        else:
+            return True
+        self.pipeline.stats.connections_rejected += 1
+        return False

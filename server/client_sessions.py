@@ -1,0 +1,131 @@
+"""Client sessions: ids, passwords, and the moment each one expires.
+
+Pure: time comes in as milliseconds of a clock that never goes back. A session lives in a bucket that ends on a
+multiple of the tick, and a whole bucket expires together: up to one tick after its timeout, never before it.
+
+Being heard costs one assignment (`session.heard_ms = now`): a session moves to its right bucket only when the one
+it is in ends.
+"""
+
+from collections.abc import Iterable
+
+import attrs
+
+from jute.errors import SessionExpired, UnknownSession
+
+PASSWORD_BYTES = 16
+REFUSED_PASSWORD = bytes(PASSWORD_BYTES)
+
+_PASSWORD_SALT = 0xB3415C00
+_RANDOM_MULTIPLIER = 0x5DEECE66D
+_MASK48 = (1 << 48) - 1
+_MASK64 = (1 << 64) - 1
+
+
+def password_of(session_id: int) -> bytes:
+    """The password of a session: a function of its id alone, the same on every server of an ensemble.
+
+    It is the output of java.util.Random seeded with the id, so that Apache's servers agree with ours.
+    """
+    state = (session_id ^ _PASSWORD_SALT ^ _RANDOM_MULTIPLIER) & _MASK48
+    words = []
+    for _ in range(PASSWORD_BYTES // 4):
+        state = (state * _RANDOM_MULTIPLIER + 0xB) & _MASK48
+        words.append((state >> 16 & 0xFFFFFFFF).to_bytes(4, "little"))
+    return b"".join(words)
+
+
+def first_session_id(server_id: int, now_ms: int) -> int:
+    """Where a server starts counting: its id in the top byte, then 40 bits of the clock, then 16 for the count."""
+    base = (now_ms << 24 & _MASK64) >> 8 | (server_id << 56 & _MASK64)
+    if base == 1 << 63:
+        base += 1  # that number marks container nodes
+    return base - (1 << 64) if base >> 63 else base
+
+
+@attrs.define(eq=False)
+class Session:
+    """One client's session, connected or not."""
+
+    id: int
+    timeout_ms: int
+    heard_ms: int
+    bucket_ms: int = 0
+    is_closing: bool = False
+
+
+class Sessions:
+    """The sessions this server decides about."""
+
+    def __init__(self, tick_ms: int, next_id: int) -> None:
+        self._tick_ms = tick_ms
+        self._next_id = next_id
+        self._buckets: dict[int, set[Session]] = {}
+        self.by_id: dict[int, Session] = {}
+
+    def new_id(self) -> int:
+        session_id, self._next_id = self._next_id, self._next_id + 1
+        return session_id
+
+    def open(self, session_id: int, timeout_ms: int, now_ms: int) -> Session:
+        """Start to track a session, new or known from disk, with its whole timeout ahead of it."""
+        session = self.by_id.get(session_id)
+        if session is None:
+            session = self.by_id[session_id] = Session(session_id, timeout_ms, now_ms)
+            self._enter_bucket(session)
+        session.timeout_ms = timeout_ms
+        session.heard_ms = now_ms
+        if self._bucket_for(session) < session.bucket_ms:  # it came back with a shorter timeout
+            self._buckets[session.bucket_ms].discard(session)
+            self._enter_bucket(session)
+        return session
+
+    def forget(self, session_id: int) -> None:
+        session = self.by_id.pop(session_id, None)
+        if session is not None:
+            self._buckets.get(session.bucket_ms, set()).discard(session)
+
+    def check(self, session_id: int) -> None:
+        """Raise what a write of a session that is gone, or on its way out, is answered with."""
+        session = self.by_id.get(session_id)
+        if session is None:
+            raise UnknownSession
+        if session.is_closing:
+            raise SessionExpired
+
+    def is_alive(self, session_id: int) -> bool:
+        session = self.by_id.get(session_id)
+        return session is not None and not session.is_closing
+
+    def mark_closing(self, session_id: int) -> None:
+        session = self.by_id.get(session_id)
+        if session is not None:
+            session.is_closing = True
+
+    def expire(self, now_ms: int) -> Iterable[Session]:
+        """Empty the buckets that have ended: yields the sessions whose time is up, marked as closing."""
+        for bucket_ms in sorted(ms for ms in self._buckets if ms <= now_ms):
+            for session in self._buckets.pop(bucket_ms):
+                if self._bucket_for(session) > now_ms:
+                    self._enter_bucket(session)
+                elif not session.is_closing:
+                    session.is_closing = True
+                    yield session
+
+    def next_expiry_ms(self) -> int | None:
+        """When the earliest bucket ends."""
+        return min(self._buckets, default=None)
+
+    def buckets(self) -> dict[int, list[int]]:
+        """Session ids by the time they would expire now, for the dump word."""
+        dumped: dict[int, list[int]] = {}
+        for session in self.by_id.values():
+            dumped.setdefault(self._bucket_for(session), []).append(session.id)
+        return dict(sorted(dumped.items()))
+
+    def _enter_bucket(self, session: Session) -> None:
+        session.bucket_ms = self._bucket_for(session)
+        self._buckets.setdefault(session.bucket_ms, set()).add(session)
+
+    def _bucket_for(self, session: Session) -> int:
+        return ((session.heard_ms + session.timeout_ms) // self._tick_ms + 1) * self._tick_ms

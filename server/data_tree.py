@@ -1,0 +1,537 @@
+"""The znodes of one server, in memory, and the changes a transaction makes to them.
+
+Pure: no clock, no files, no clients. Watches are told through `triggers`.
+
+A znode is not an object. The tree is a handful of dictionaries keyed by path (bytes); a plain leaf has an entry
+in `bodies` and in its parent's `children`, and nowhere else:
+
+    bodies      path -> what getData answers: data as a jute buffer, then the 68 bytes of its Stat
+    children    path -> {child's full path: None}, in order of creation; only for nodes that have children
+    creates     path -> how many children were ever created (the stored cversion); absent: none
+    owners      path -> the stored ephemeralOwner of container and TTL nodes; their Stat shows 0
+    acls        path -> its ACL in wire form; absent: open to everyone
+
+So answering a read is concatenation, and because dictionaries of bytes and ints are invisible to the garbage
+collector, a million znodes do not lengthen a collection. Measured against one slotted object for a znode: 412
+instead of 650 bytes for 100 bytes of data, 1.7 instead of 90 ms for a full collection of 100,000.
+
+Invariants:
+  1. A node's parent exists, and was inserted into `bodies` before it: iteration meets parents first.
+  2. Stat.cversion = 2 * creates - numChildren, Stat.numChildren = len(children): kept in step by `_restat`.
+  3. Applying a transaction twice leaves the tree as applying it once does (see apply_txn.py).
+"""
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import Final, Protocol
+from zlib import crc32
+
+from jute.errors import NodeExists, NoNode
+from jute.opcodes import EventType
+from server.acls import CLOSED_ACL, OPEN_ACL, READ_ACL
+from server.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, parent_of
+from server.quotas import Quotas
+from server.txns import CONTAINER_OWNER, TTL_MASK
+
+STAT_BYTES: Final = 68
+EMPTY_DATA: Final = b"\x00\x00\x00\x00"
+NULL_DATA: Final = b"\xff\xff\xff\xff"
+
+_NEW_STAT = Struct(">qqqqiiiqiiq")
+_INT = Struct(">i")
+_LONG = Struct(">q")
+_COUNT_PZXID = Struct(">iq")
+_LONG_INT = Struct(">qi")
+_STAT_TAIL = Struct(">iiq")
+
+NODE_CREATED: Final = int(EventType.NODE_CREATED)
+NODE_DELETED: Final = int(EventType.NODE_DELETED)
+NODE_DATA_CHANGED: Final = int(EventType.NODE_DATA_CHANGED)
+NODE_CHILDREN_CHANGED: Final = int(EventType.NODE_CHILDREN_CHANGED)
+
+_MASK64: Final = (1 << 64) - 1
+_CHILD_LISTS_CACHED_BYTES_MAX: Final = 16 << 20
+
+
+def wrap32(value: int) -> int:
+    """Java's int: overflow wraps."""
+    return (value + 0x80000000 & 0xFFFFFFFF) - 0x80000000
+
+
+def signed64(value: int) -> int:
+    """Java's long."""
+    return (value + (1 << 63) & _MASK64) - (1 << 63)
+
+
+def new_body(data: bytes, zxid: int, time_ms: int, shown_owner: int) -> bytes:
+    """The body of a node that was just created."""
+    return data + _NEW_STAT.pack(
+        zxid, zxid, time_ms, time_ms, 0, 0, 0, shown_owner, len(data) - 4, 0, zxid
+    )
+
+
+def with_data(body: bytes, data: bytes, version: int, zxid: int, time_ms: int) -> bytes:
+    """The body after setData: mzxid, mtime, version and dataLength change with the data."""
+    return b"%b%b%b%b%b%b%b%b" % (
+        data,
+        body[-68:-60],
+        _LONG.pack(zxid),
+        body[-52:-44],
+        _LONG_INT.pack(time_ms, version),
+        body[-32:-16],
+        _INT.pack(len(data) - 4),
+        body[-12:],
+    )
+
+
+def with_children(body: bytes, creates: int, count: int, pzxid: int) -> bytes:
+    """The body of a parent whose children changed."""
+    return b"%b%b%b%b" % (
+        body[:-32],
+        _INT.pack(wrap32(2 * creates - count)),
+        body[-28:-12],
+        _COUNT_PZXID.pack(count, pzxid),
+    )
+
+
+def with_acl_version(body: bytes, version: int) -> bytes:
+    return b"%b%b%b" % (body[:-28], _INT.pack(version), body[-24:])
+
+
+def version_of(body: bytes) -> int:
+    version: int = _INT.unpack_from(body, len(body) - 36)[0]
+    return version
+
+
+def acl_version_of(body: bytes) -> int:
+    version: int = _INT.unpack_from(body, len(body) - 28)[0]
+    return version
+
+
+def shown_owner_of(body: bytes) -> int:
+    owner: int = _LONG.unpack_from(body, len(body) - 24)[0]
+    return owner
+
+
+def mzxid_of(body: bytes) -> int:
+    zxid: int = _LONG.unpack_from(body, len(body) - 60)[0]
+    return zxid
+
+
+def mtime_of(body: bytes) -> int:
+    time_ms: int = _LONG.unpack_from(body, len(body) - 44)[0]
+    return time_ms
+
+
+def pzxid_of(body: bytes) -> int:
+    zxid: int = _LONG.unpack_from(body, len(body) - 8)[0]
+    return zxid
+
+
+def data_length_of(body: bytes) -> int:
+    return len(body) - STAT_BYTES - 4
+
+
+def node_digest(path: bytes, body: bytes, creates: int, owner: int) -> int:
+    """What one node adds to the digest of the tree: its name, data and persisted stat, but not its ACL.
+
+    The bytes are those of the body in another order: data, czxid, mzxid, pzxid, ctime, mtime, version, then the
+    stored (not the shown) cversion, aversion and owner. Nodes below /zookeeper differ between servers and count 0.
+    """
+    if path.startswith(b"/zookeeper/"):
+        return 0
+    name = b"" if path == ROOT else path
+    return crc32(
+        b"%b%b%b%b%b%b%b"
+        % (name, body[4:-52], body[-8:], body[-52:-32], _INT.pack(creates), body[-28:-24], _LONG.pack(owner))
+    )
+
+
+class Triggers(Protocol):
+    """Who wants to know about a change; watches.py in a running server."""
+
+    def trigger_data(self, path: bytes, event: int, zxid: int, acl: bytes) -> object:
+        """Something happened to a node; returns whom it told."""
+
+    def trigger_child(self, path: bytes, event: int, zxid: int, acl: bytes, told: object = None) -> None:
+        """Something happened to a node's children, or to the node as seen by who watches them."""
+
+
+class NoTriggers:
+    """Nobody watches: while the log is replayed."""
+
+    def trigger_data(self, path: bytes, event: int, zxid: int, acl: bytes) -> object:
+        return None
+
+    def trigger_child(self, path: bytes, event: int, zxid: int, acl: bytes, told: object = None) -> None:
+        pass
+
+
+class DataTree:
+    """The state that transactions change; see the top of this file."""
+
+    def __init__(self, *, extended_types: bool = False, emulate_353_ttl: bool = False) -> None:
+        self._extended_types = extended_types
+        self._emulate_353_ttl = emulate_353_ttl
+        self.triggers: Triggers = NoTriggers()
+        self.bodies: dict[bytes, bytes] = {}
+        self.children: dict[bytes, dict[bytes, None]] = {}
+        self.creates: dict[bytes, int] = {}
+        self.owners: dict[bytes, int] = {}
+        self.acls: dict[bytes, bytes] = {}
+        self.ephemerals: dict[int, dict[bytes, None]] = {}
+        self.session_timeouts_ms: dict[int, int] = {}
+        self.quotas = Quotas()
+        self.tracks_digest = True  # False where whoever prepares the transactions knows it already
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything and start with the nodes that always exist."""
+        for table in (self.bodies, self.children, self.creates, self.owners, self.acls, self.ephemerals):
+            table.clear()
+        self.session_timeouts_ms.clear()
+        self._child_lists: dict[bytes, bytes] = {}
+        self._child_lists_bytes = 0
+        self._acl_names: dict[bytes, bytes] = {}
+        self.last_zxid = 0
+        self.data_bytes = 0
+        self.quotas.clear()
+        for path in (ROOT, ZOOKEEPER, QUOTA, CONFIG):
+            self._insert(path, new_body(EMPTY_DATA, 0, 0, 0), OPEN_ACL)
+        for path in (ZOOKEEPER, QUOTA, CONFIG):
+            self._restat(parent_of(path), 0)
+        self._set_acl(CONFIG, READ_ACL)
+        self.bodies[CONFIG] = with_acl_version(self.bodies[CONFIG], -1)
+        self.digest = self.compute_digest()
+
+    # -- reading
+
+    def acl_of(self, path: bytes) -> bytes:
+        return self.acls.get(path, OPEN_ACL)
+
+    def owner_of(self, path: bytes, body: bytes) -> int:
+        """The stored ephemeralOwner of a node."""
+        return self.owners.get(path) or shown_owner_of(body)
+
+    def mtime_ms(self, path: bytes) -> int:
+        return mtime_of(self.bodies[path])
+
+    def children_count(self, path: bytes) -> int:
+        kids = self.children.get(path)
+        return len(kids) if kids else 0
+
+    def encoded_children(self, path: bytes) -> bytes:
+        """The names of a node's children as a jute vector of strings, kept until they change."""
+        encoded = self._child_lists.get(path)
+        return encoded if encoded is not None else self._encode_children(path)
+
+    def _encode_children(self, path: bytes) -> bytes:
+        kids = self.children.get(path, ())
+        skip = 1 if path == ROOT else len(path) + 1
+        pack = _INT.pack
+        parts = [pack(len(kids))]
+        for child in kids:
+            parts += (pack(len(child) - skip), child[skip:])
+        encoded = b"".join(parts)
+        self._child_lists_bytes += len(encoded)
+        if self._child_lists_bytes > _CHILD_LISTS_CACHED_BYTES_MAX:
+            self._child_lists.clear()
+            self._child_lists_bytes = len(encoded)
+        self._child_lists[path] = encoded
+        return encoded
+
+    def descendants_count(self, path: bytes) -> int:
+        """How many nodes lie below this one."""
+        if path == ROOT:
+            return len(self.bodies) - 1
+        count, todo = 0, [path]
+        while todo:
+            kids = self.children.get(todo.pop())
+            if kids:
+                count += len(kids)
+                todo += kids
+        return count
+
+    @property
+    def node_count(self) -> int:
+        """As the original counts: the root is there twice, once without its slash."""
+        return len(self.bodies) + 1
+
+    @property
+    def approximate_data_bytes(self) -> int:
+        """Bytes of all paths and data."""
+        return self.data_bytes + len(ROOT)
+
+    def is_ephemeral_owner(self, owner: int) -> bool:
+        """Whether a stored owner names a session, rather than marking a container or a time to live."""
+        return owner != 0 and owner != CONTAINER_OWNER and self.ttl_of(owner) is None
+
+    def ttl_of(self, owner: int) -> int | None:
+        """The time to live a stored owner stands for, in ms, or None."""
+        if not self._extended_types or owner >= 0 or owner == CONTAINER_OWNER:
+            return None
+        if self._emulate_353_ttl or owner >> 56 == -1:
+            return owner & TTL_MASK
+        return None
+
+    # -- digest
+
+    def compute_digest(self) -> int:
+        """The digest of the whole tree, from nothing."""
+        return (
+            sum(
+                node_digest(path, body, self.creates.get(path, 0), self.owner_of(path, body))
+                for path, body in self.bodies.items()
+            )
+            & _MASK64
+        )
+
+    def _digest_of(self, path: bytes) -> int:
+        body = self.bodies[path]
+        return node_digest(path, body, self.creates.get(path, 0), self.owner_of(path, body))
+
+    # -- changing
+
+    def create(
+        self, path: bytes, data: bytes, acl: bytes, owner: int, parent_cversion: int, zxid: int, time_ms: int
+    ) -> bytes:
+        """Add a node and return its body; NoNode without parent, NodeExists (with its ACL renewed) if it is there."""
+        parent = parent_of(path)
+        if parent not in self.bodies:
+            raise NoNode
+        if path in self.bodies:
+            self._set_acl(path, acl)
+            raise NodeExists
+        if self.tracks_digest:
+            self.digest -= self._digest_of(parent)
+        is_session = self.is_ephemeral_owner(owner)
+        body = new_body(data, zxid, time_ms, owner if is_session else 0)
+        self._insert(path, body, acl)
+        if owner:
+            self._own(path, owner, is_session)
+        self._count_create(parent, parent_cversion, zxid)
+        if self.tracks_digest:
+            self.digest = self.digest + self._digest_of(parent) + self._digest_of(path) & _MASK64
+        self._count_for_quota(path, len(data) - 4 if data != NULL_DATA else 0, 1)
+        self.triggers.trigger_data(path, NODE_CREATED, zxid, acl)
+        self.triggers.trigger_child(parent, NODE_CHILDREN_CHANGED, zxid, self.acls.get(parent, OPEN_ACL))
+        return self.bodies[path]
+
+    def note_create(self, parent: bytes, parent_cversion: int, zxid: int) -> None:
+        """Replayed: a child that is already there was created by this transaction."""
+        if self.tracks_digest:
+            self.digest -= self._digest_of(parent)
+        self._count_create(parent, parent_cversion, zxid)
+        if self.tracks_digest:
+            self.digest = self.digest + self._digest_of(parent) & _MASK64
+
+    def _count_create(self, parent: bytes, parent_cversion: int, zxid: int) -> None:
+        """Count a created child, unless a later state of the parent already has."""
+        creates = self.creates.get(parent, 0)
+        if parent_cversion == -1:
+            parent_cversion = creates + 1
+        pzxid = pzxid_of(self.bodies[parent])
+        if parent_cversion > creates:
+            self.creates[parent] = parent_cversion
+            pzxid = zxid
+        self._restat(parent, pzxid)
+
+    def delete(self, path: bytes, zxid: int) -> None:
+        """Remove a node; NoNode if it or its parent is not there (the parent's pzxid rises all the same)."""
+        parent = parent_of(path)
+        if parent not in self.bodies:
+            raise NoNode
+        if self.tracks_digest:
+            self.digest -= self._digest_of(parent)
+            if path in self.bodies:
+                self.digest -= self._digest_of(path)
+        body = self.bodies.pop(path, None)
+        kids = self.children.get(parent)
+        if kids is not None:
+            kids.pop(path, None)
+            if not kids:
+                del self.children[parent]
+        self._restat(parent, max(zxid, pzxid_of(self.bodies[parent])))
+        if self.tracks_digest:
+            self.digest = self.digest + self._digest_of(parent) & _MASK64
+        if body is None:
+            raise NoNode
+        acl = self._forget(path, body)
+        told = self.triggers.trigger_data(path, NODE_DELETED, zxid, acl)
+        self.triggers.trigger_child(path, NODE_DELETED, zxid, acl, told)
+        self.triggers.trigger_child(parent, NODE_CHILDREN_CHANGED, zxid, self.acls.get(parent, OPEN_ACL))
+
+    def set_data(self, path: bytes, data: bytes, version: int, zxid: int, time_ms: int) -> bytes:
+        """Replace a node's data and return its body."""
+        body = self.bodies.get(path)
+        if body is None:
+            raise NoNode
+        if self.tracks_digest:
+            self.digest -= self._digest_of(path)
+        self.bodies[path] = changed = with_data(body, data, version, zxid, time_ms)
+        self.data_bytes += len(changed) - len(body)
+        if self.tracks_digest:
+            self.digest = self.digest + self._digest_of(path) & _MASK64
+        if self.quotas.paths:
+            self._count_for_quota(path, len(changed) - len(body), 0)
+        self.triggers.trigger_data(path, NODE_DATA_CHANGED, zxid, self.acls.get(path, OPEN_ACL))
+        return changed
+
+    def set_acl(self, path: bytes, acl: bytes, version: int) -> bytes:
+        """Replace a node's ACL and return its body. Nobody is told: no watch covers ACLs."""
+        body = self.bodies.get(path)
+        if body is None:
+            raise NoNode
+        if self.tracks_digest:
+            self.digest -= self._digest_of(path)
+        self.bodies[path] = body = with_acl_version(body, version)
+        if self.tracks_digest:
+            self.digest = self.digest + self._digest_of(path) & _MASK64
+        self._set_acl(path, acl)
+        return body
+
+    def replace_unversioned(self, path: bytes, data: bytes) -> None:
+        """Write a quota statistic: no version, no time, no watch, only the data and its length."""
+        body = self.bodies[path]
+        self.bodies[path] = data + body[-68:-16] + _INT.pack(len(data) - 4) + body[-12:]
+        self.data_bytes += len(data) + STAT_BYTES - len(body)
+
+    def _insert(self, path: bytes, body: bytes, acl: bytes) -> None:
+        self.bodies[path] = body
+        self.data_bytes += len(path) + data_length_of(body) if path != ROOT else 0
+        if path != ROOT:
+            parent = parent_of(path)
+            kids = self.children.get(parent)
+            if kids is None:
+                self.children[parent] = {path: None}
+            else:
+                kids[path] = None
+        if acl != OPEN_ACL:
+            self._set_acl(path, acl)
+
+    def _own(self, path: bytes, owner: int, is_session: bool) -> None:
+        if is_session:
+            self.ephemerals.setdefault(owner, {})[path] = None
+        else:
+            self.owners[path] = owner
+
+    def _forget(self, path: bytes, body: bytes) -> bytes:
+        """Drop what is kept about a deleted node besides its body; returns the ACL it had."""
+        self.data_bytes -= len(path) + data_length_of(body)
+        self.creates.pop(path, None)
+        self._child_lists.pop(path, None)
+        owner = self.owners.pop(path, 0) or shown_owner_of(body)
+        mine = self.ephemerals.get(owner)
+        if mine is not None:
+            mine.pop(path, None)
+            if not mine:
+                del self.ephemerals[owner]
+        acl = self.acls.pop(path, OPEN_ACL)
+        self._count_for_quota(path, -data_length_of(body), -1)
+        return acl
+
+    def _restat(self, parent: bytes, pzxid: int) -> None:
+        """Bring a parent's Stat in step with its children."""
+        self._child_lists.pop(parent, None)
+        self.bodies[parent] = with_children(
+            self.bodies[parent], self.creates.get(parent, 0), self.children_count(parent), pzxid
+        )
+
+    def _set_acl(self, path: bytes, acl: bytes) -> None:
+        if acl == OPEN_ACL:
+            self.acls.pop(path, None)
+        else:
+            self.acls[path] = self._intern(acl)
+
+    def _intern(self, acl: bytes) -> bytes:
+        """One object for one ACL, however many nodes carry it; forgotten ones go when they outnumber the used."""
+        if len(self._acl_names) > 2 * len(self.acls) + 1024:
+            self._acl_names = {name: name for name in self.acls.values()}
+        return self._acl_names.setdefault(acl, acl)
+
+    def _count_for_quota(self, path: bytes, bytes_more: int, nodes_more: int) -> None:
+        if self.quotas.paths or path.startswith(QUOTA):
+            self.quotas.changed(self, path, bytes_more, nodes_more)
+
+    # -- snapshot and restore (persistence.snapshots.SnapshotSource, persistence.recovery.Restorable)
+
+    def snapshot_sessions(self) -> list[tuple[int, int]]:
+        return list(self.session_timeouts_ms.items())
+
+    def snapshot_acls(self) -> list[tuple[int, bytes]]:
+        self._acl_ids = {acl: number for number, acl in enumerate(sorted(set(self.acls.values())), start=1)}
+        return [(number, acl) for acl, number in self._acl_ids.items()]
+
+    def snapshot_nodes(self) -> Iterator[tuple[bytes, bytes, int, bytes]]:
+        """Every node that exists when its turn comes, while the tree goes on changing.
+
+        A node that is gone at its turn is left out with everything below it, even if it comes back before its
+        children's turn: a child must not stand in a snapshot without its parent, and the log, replayed over the
+        snapshot, creates both. An ACL that appeared after snapshot_acls gets a number nobody knows; the log
+        brings that ACL too.
+        """
+        skipped: set[bytes] = set()
+        ids, bodies, creates, owners, acls = self._acl_ids, self.bodies, self.creates, self.owners, self.acls
+        for path in list(bodies):
+            body = bodies.get(path)
+            if body is None or (skipped and path != ROOT and parent_of(path) in skipped):
+                skipped.add(path)
+                continue
+            acl = acls.get(path)
+            yield (
+                path,
+                body[:-STAT_BYTES],
+                -1 if acl is None else ids.setdefault(acl, len(ids) + 1),
+                persisted_stat(body, creates.get(path, 0), owners.get(path)),
+            )
+
+    def snapshot_digest(self) -> tuple[int, int]:
+        return self.last_zxid, signed64(self.digest)
+
+    def restore_sessions(self, sessions: Iterable[tuple[int, int]]) -> None:
+        self.session_timeouts_ms.update(sessions)
+
+    def restore_acls(self, acls: Iterable[tuple[int, bytes]]) -> None:
+        self._acls_by_id = dict(acls)
+
+    def restore_nodes(self, nodes: Iterable[tuple[bytes, bytes, int, bytes]]) -> None:
+        """Fill the tree from a snapshot. Every node is there as it was, whatever its place in the file."""
+        for table in (self.bodies, self.children, self.creates, self.owners, self.acls, self.ephemerals):
+            table.clear()
+        self.data_bytes = 0
+        for path, data, acl_id, stat in nodes:
+            self._restore_node(path, data, acl_id, stat)
+        for path in self.children:
+            self._restat(path, pzxid_of(self.bodies[path]))
+        for path in self.creates.keys() - self.children.keys():
+            self._restat(path, pzxid_of(self.bodies[path]))
+        self.digest = self.compute_digest()
+        self.quotas.rebuild(self)
+
+    def _restore_node(self, path: bytes, data: bytes, acl_id: int, stat: bytes) -> None:
+        creates = _INT.unpack_from(stat, 36)[0]
+        owner = _LONG.unpack_from(stat, 44)[0]
+        shown = b"\x00" * 8
+        if owner:
+            is_session = self.is_ephemeral_owner(owner)
+            shown = stat[44:52] if is_session else shown
+            self._own(path, owner, is_session)
+        if creates:
+            self.creates[path] = creates
+        self._insert(
+            path,
+            b"%b%b%b%b%b%b%b" % (data, stat[:36], b"\x00" * 4, stat[40:44], shown, _INT.pack(len(data) - 4), b"\x00" * 4)
+            + stat[52:60],
+            OPEN_ACL if acl_id == -1 else self._acls_by_id.get(acl_id, CLOSED_ACL),
+        )
+
+
+def persisted_stat(body: bytes, creates: int, owner: int | None) -> bytes:
+    """The Stat of a body as snapshots store it: the stored cversion and owner, no derived fields."""
+    return b"%b%b%b%b%b" % (
+        body[-68:-32],
+        _INT.pack(creates),
+        body[-28:-24],
+        body[-24:-16] if owner is None else _LONG.pack(owner),
+        body[-8:],
+    )

@@ -1,0 +1,63 @@
+"""Znode paths: which texts are paths, and how one path relates to another.
+
+Inside the server a path is `bytes`, exactly as it came over the wire, so that a read goes from frame to
+dictionary without decoding. The root is b"/". Characters only matter when a node is about to be named, and
+for the few texts that are not plain ASCII; both happen here.
+"""
+
+import re
+
+from jute.errors import BadArguments
+from jute.primitives import decode_ustring, encode_ustring
+
+ROOT = b"/"
+ZOOKEEPER = b"/zookeeper"
+QUOTA = b"/zookeeper/quota"
+CONFIG = b"/zookeeper/config"
+UNDELETABLE = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
+
+# Control characters, surrogates and private use, specials; everything beyond the basic plane would need
+# surrogates in Java and is therefore invalid too.
+_BAD_CHARACTER = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
+_BAD_ASCII = re.compile(rb"[\x00-\x1f\x7f]")
+_BAD_COMPONENT = re.compile(rb"//|/\.\.?(/|\Z)")
+
+
+def canonical(path: bytes) -> bytes:
+    """The path as Java would hold it: malformed UTF-8 becomes U+FFFD, so two spellings are one text."""
+    return path if path.isascii() else encode_ustring(decode_ustring(path))
+
+
+def validate(path: bytes) -> None:
+    """Raise BadArguments unless a node may carry this name."""
+    if path[:1] != b"/":
+        raise BadArguments("a path starts with /")
+    if path == ROOT:
+        return
+    if path[-1:] == b"/":
+        raise BadArguments("a path does not end with /")
+    if _BAD_COMPONENT.search(path):
+        raise BadArguments("a path has no empty, '.' or '..' component")
+    if _BAD_ASCII.search(path) if path.isascii() else _BAD_CHARACTER.search(decode_ustring(path)):
+        raise BadArguments("a path has no control, private-use or supplementary characters")
+
+
+def parent_of(path: bytes) -> bytes:
+    """The parent of a path that contains a slash; the root's parent is the root."""
+    return path[: path.rindex(b"/")] or ROOT
+
+
+def split_for_write(path: bytes) -> bytes:
+    """The parent of a path named in a write, before it is known to be valid."""
+    if b"/" not in path or b"\x00" in path:
+        raise BadArguments("a path needs a / and no NUL character")
+    return parent_of(path)
+
+
+def ancestors_or_self(path: bytes) -> list[bytes]:
+    """The path and everything above it, nearest first, ending with the root."""
+    found = [path]
+    while path != ROOT and b"/" in path:
+        path = parent_of(path)
+        found.append(path)
+    return found

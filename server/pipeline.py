@@ -1,0 +1,190 @@
+"""The way of a write: prepared, made durable, committed, applied, answered; and the order in which it happens.
+
+The pipeline owns the tree and everything around it. It is synchronous: connections call `submit`, whoever orders
+transactions (the log of a standalone server) calls `committed`. One transaction is applied completely, events
+queued before replies, before the next begins; then the reads that waited behind it on its connection are
+answered, so no connection ever sees its requests answered out of order or a later write before its turn.
+
+`now_ms` (never goes back) and `wall_ms` are set once for a batch of events by the shell that drives us.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+import structlog
+
+from server.acls import AccessRules
+from server.apply_txn import apply_txn
+from server.client_sessions import Sessions
+from server.connection_throttle import ConnectionThrottle
+from server.data_tree import DataTree
+from server.prepare_txn import Preparer
+from server.server_stats import ServerStats
+from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, Txn
+from server.watches import Watches
+
+if TYPE_CHECKING:
+    from server.client_protocol import ClientConnection
+
+log = structlog.get_logger()
+
+
+class TxnSink(Protocol):
+    """Where transactions go to be made durable; they come back, in order, through `Pipeline.committed`."""
+
+    def append(self, payload: bytes) -> None: ...
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """What clients may ask for, in sizes and numbers."""
+
+    frame_bytes_max: int = 0xFFFFF
+    session_ms_min: int = 4000
+    session_ms_max: int = 40_000
+    outstanding_max: int = 1000
+    large_request_threshold_bytes: int = -1
+    large_request_bytes_max: int = 100 * 1024 * 1024
+    throttled_op_wait_ms: int = 0
+    enforced_schemes: frozenset[str] = frozenset()
+
+
+class InFlight:
+    """A transaction that is not committed yet, and whom to answer."""
+
+    __slots__ = ("connection", "frame_bytes", "op", "started_ms", "txn", "xid")
+
+    def __init__(
+        self, txn: Txn, connection: "ClientConnection | None", xid: int, op: int, started_ms: int, frame_bytes: int
+    ) -> None:
+        self.txn = txn
+        self.connection = connection
+        self.xid = xid
+        self.op = op
+        self.started_ms = started_ms
+        self.frame_bytes = frame_bytes
+
+
+@attrs.define(eq=False, kw_only=True)
+class Pipeline:
+    """One server's state and the writes on their way into it."""
+
+    tree: DataTree
+    sessions: Sessions
+    rules: AccessRules
+    preparer: Preparer
+    sink: TxnSink
+    limits: Limits = attrs.field(factory=Limits)
+    throttle: ConnectionThrottle = attrs.field(factory=lambda: ConnectionThrottle(0))
+    watches: Watches = attrs.field(factory=Watches)
+    stats: ServerStats = attrs.field(factory=ServerStats)
+    handshake_weights: tuple[int, int] = (1, 1)  # tokens for a new session, for a renewed one
+    answer_word: Callable[["ClientConnection", str], bytes] | None = None
+    now_ms: int = 0
+    wall_ms: int = 0
+    connections: dict[int, "ClientConnection"] = attrs.field(factory=dict)  # by session
+    in_flight: deque[InFlight] = attrs.field(factory=deque)
+    queued_reads: int = 0  # waiting behind writes of their own connection
+    reads_in_batch: int = 0
+    large_bytes: int = 0  # of large requests in flight
+    resumable: list["ClientConnection"] = attrs.field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        self.tree.triggers = self.watches
+        self.tree.tracks_digest = False  # the preparer knows it, one transaction ahead
+
+    def begin_batch(self, now_ms: int, wall_ms: int) -> None:
+        """Something happened: this is the time for everything that follows from it."""
+        self.now_ms = now_ms
+        self.wall_ms = wall_ms
+
+    def end_batch(self, now_ms: int) -> None:
+        if self.reads_in_batch:
+            self.stats.reads.add(now_ms - self.now_ms, self.reads_in_batch)
+            self.reads_in_batch = 0
+
+    # -- writes
+
+    @property
+    def outstanding(self) -> int:
+        return len(self.in_flight) + self.queued_reads
+
+    def submit(self, connection: "ClientConnection", xid: int, op: int, body: bytes) -> None:
+        """A client's write. Raises DecodeError, and does nothing, if its body makes no sense."""
+        txn = self.preparer.prepare(connection.session_id, xid, op, body, connection.ids, self.wall_ms)
+        self._order(txn, connection, xid, op, len(body))
+
+    def submit_create_session(self, connection: "ClientConnection", timeout_ms: int) -> None:
+        txn = self.preparer.create_session(connection.session_id, timeout_ms, self.wall_ms)
+        self._order(txn, connection, 0, CREATE_SESSION, 0)
+
+    def submit_close_session(self, session_id: int, connection: "ClientConnection | None" = None, xid: int = 0) -> None:
+        txn = self.preparer.close_session(session_id, xid, self.wall_ms)
+        self._order(txn, connection, xid, CLOSE_SESSION, 0)
+
+    def submit_delete_container(self, path: bytes) -> None:
+        self._order(self.preparer.delete_container(path, self.wall_ms), None, 0, 0, 0)
+
+    def _order(self, txn: Txn, connection: "ClientConnection | None", xid: int, op: int, frame_bytes: int) -> None:
+        if frame_bytes > self.limits.large_request_threshold_bytes >= 0:
+            self.large_bytes += frame_bytes
+        self.in_flight.append(InFlight(txn, connection, xid, op, self.now_ms, frame_bytes))
+        self.sink.append(txn.payload)
+
+    def committed(self, count: int) -> None:
+        """The oldest `count` transactions in flight are durable: apply and answer them, in order."""
+        for _ in range(count):
+            self._apply(self.in_flight.popleft())
+        self.stats.commits += count
+        self.resume_paused()
+
+    def resume_paused(self) -> None:
+        """Go on with connections that had to wait and need not any more."""
+        ready, self.resumable = self.resumable, []
+        for connection in ready:
+            connection.resume()
+
+    def _apply(self, done: InFlight) -> None:
+        txn, connection = done.txn, done.connection
+        err, body = apply_txn(self.tree, txn)
+        self.preparer.applied(txn.zxid)
+        if txn.digest is not None:
+            self.tree.digest = txn.digest & 0xFFFFFFFFFFFFFFFF
+        if done.frame_bytes > self.limits.large_request_threshold_bytes >= 0:
+            self.large_bytes -= done.frame_bytes
+        if txn.type == CLOSE_SESSION:
+            self._session_closed(txn.session, connection)
+        if connection is not None:
+            connection.write_committed(done, err, body)
+
+    def _session_closed(self, session_id: int, connection: "ClientConnection | None") -> None:
+        self.sessions.forget(session_id)
+        holder = self.connections.get(session_id)
+        if holder is not None and holder is not connection:
+            holder.close()
+
+    # -- what time brings
+
+    def expire_sessions(self) -> None:
+        for session in self.sessions.expire(self.now_ms):
+            log.info(
+                f"Expiring session 0x{session.id & 0xFFFFFFFFFFFFFFFF:x}, timeout of {session.timeout_ms}ms exceeded"
+            )
+            self.stats.sessions_expired += 1
+            self.submit_close_session(session.id)
+
+    def expired_containers(self, never_used_ms_max: int) -> Iterator[bytes]:
+        """Container and TTL nodes whose time has come."""
+        tree = self.tree
+        for path, owner in list(tree.owners.items()):
+            if tree.children.get(path) or path not in tree.bodies:
+                continue
+            idle_ms = self.wall_ms - tree.mtime_ms(path)
+            if owner == CONTAINER_OWNER:
+                is_due = tree.creates.get(path, 0) > 0 or 0 < never_used_ms_max < idle_ms
+            else:
+                is_due = idle_ms > (tree.ttl_of(owner) or 0)
+            if is_due:
+                yield path

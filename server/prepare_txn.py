@@ -1,0 +1,437 @@
+"""A write request and the changes still in flight give a transaction.
+
+Pure: this is where all decisions about a write are taken, once, by the server that orders writes; everyone else
+only applies the result. A transaction is prepared against the state that will hold when its turn comes: the tree
+plus `pending`, the changes of transactions that are prepared but not yet applied.
+
+Invariants:
+  1. Every request that gets here yields exactly one transaction and one zxid, also when it is refused: the error is
+     a transaction too. (A body that cannot be decoded yields none: DecodeError.)
+  2. The order of the checks is part of the protocol: which error wins is tested against the original.
+  3. `digest` is what the tree's digest will be after the last transaction prepared.
+"""
+
+from collections import deque
+from typing import Any
+
+from jute.errors import (
+    BadArguments,
+    BadVersion,
+    MarshallingError,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    ReconfigDisabled,
+    RuntimeInconsistency,
+    Unimplemented,
+    ZkError,
+)
+from jute.opcodes import CreateMode, Perms
+from jute.record import DecodeError
+from server import paths
+from server.acls import OPEN_ACL, AccessRules, AuthIds
+from server.client_sessions import Sessions
+from server.data_tree import (
+    DataTree,
+    acl_version_of,
+    data_length_of,
+    new_body,
+    node_digest,
+    pzxid_of,
+    signed64,
+    version_of,
+    with_acl_version,
+    with_children,
+    with_data,
+    wrap32,
+)
+from server.txns import (
+    CHECK,
+    CLOSE_SESSION,
+    CONTAINER_OWNER,
+    CREATE_CONTAINER,
+    CREATE_SESSION,
+    CREATE_TTL,
+    CREATES,
+    DELETE,
+    DELETE_CONTAINER,
+    ERROR,
+    MULTI,
+    RECONFIG,
+    SET_ACL,
+    SET_DATA,
+    TTL_MASK,
+    TTL_OWNER,
+    Txn,
+    seal,
+)
+from server.write_requests import NullAclInMulti, Operation, parse_write
+
+_CREATE_MODES = {mode.value: mode for mode in CreateMode}
+
+
+class Change:
+    """A node as it will be; `body` is None once it will be gone."""
+
+    __slots__ = ("acl", "body", "children", "creates", "digest", "owner", "zxid")
+
+    def __init__(
+        self, zxid: int, body: bytes | None, creates: int, children: int, acl: bytes, owner: int, digest: int
+    ) -> None:
+        self.zxid = zxid
+        self.body = body
+        self.creates = creates
+        self.children = children
+        self.acl = acl
+        self.owner = owner
+        self.digest = digest
+
+
+class Asker:
+    """On whose behalf, under which number and at what time a transaction is prepared."""
+
+    __slots__ = ("ids", "session", "time_ms", "zxid")
+
+    def __init__(self, session: int, ids: AuthIds, zxid: int, time_ms: int) -> None:
+        self.session = session
+        self.ids = ids
+        self.zxid = zxid
+        self.time_ms = time_ms
+
+
+class Preparer:
+    """Turns requests into transactions, one after the other."""
+
+    def __init__(
+        self,
+        tree: DataTree,
+        sessions: Sessions,
+        rules: AccessRules,
+        *,
+        digests: bool = True,
+        enforce_quota: bool = False,
+        ttl_nodes: bool = False,
+        lists_ephemerals: bool = True,
+        reconfig_enabled: bool = False,
+    ) -> None:
+        self._tree = tree
+        self._sessions = sessions
+        self._rules = rules
+        self._digests = digests
+        self._enforce_quota = enforce_quota
+        self._ttl_nodes = ttl_nodes
+        self._lists_ephemerals = lists_ephemerals
+        self._reconfig_enabled = reconfig_enabled
+        self.zxid = tree.last_zxid
+        self.digest = tree.digest
+        self.pending: dict[bytes, Change] = {}
+        self._order: deque[tuple[int, bytes]] = deque()  # (zxid, path) of every change, oldest first
+        self._undo: list[tuple[bytes, Change | None]] | None = None  # inside a multi: what it replaced
+
+    def prepare(self, session: int, cxid: int, op: int, body: bytes, ids: AuthIds, time_ms: int) -> Txn:
+        """The transaction for a client's request. Raises DecodeError, without effect, if its body is none."""
+        try:
+            args = parse_write(op, body)
+        except NullAclInMulti as failure:
+            raise DecodeError(str(failure)) from None
+        except MarshallingError as failure:
+            return self._error(session, cxid, time_ms, failure)
+        return self._prepare(session, cxid, op, args, ids, time_ms)
+
+    def create_session(self, session: int, timeout_ms: int, time_ms: int) -> Txn:
+        self.zxid += 1
+        return self._seal(session, 0, time_ms, CREATE_SESSION, (timeout_ms,))
+
+    def close_session(self, session: int, cxid: int, time_ms: int) -> Txn:
+        """Close a session, asked for by its client or because its time is up."""
+        self.zxid += 1
+        asker = Asker(session, (), self.zxid, time_ms)
+        owned = self._ephemerals_of(session)
+        for path in owned:
+            self._remove(path, asker)
+        self._sessions.mark_closing(session)
+        return self._seal(session, cxid, time_ms, CLOSE_SESSION, (owned if self._lists_ephemerals else None,))
+
+    def delete_container(self, path: bytes, time_ms: int) -> Txn:
+        """The reaper's request: session 0, which no client has."""
+        return self._prepare(0, 0, DELETE_CONTAINER, (path,), (), time_ms)
+
+    def applied(self, zxid: int) -> None:
+        """Forget the changes of a transaction that is in the tree now."""
+        order = self._order
+        while order and order[0][0] <= zxid:
+            changed_at, path = order.popleft()
+            change = self.pending.get(path)
+            if change is not None and change.zxid == changed_at:
+                del self.pending[path]
+
+    # -- from operations to transactions
+
+    def _prepare(self, session: int, cxid: int, op: int, args: Any, ids: AuthIds, time_ms: int) -> Txn:
+        asker = Asker(session, ids, self.zxid + 1, time_ms)
+        try:
+            if op == MULTI:
+                results = self._multi(args, asker)
+            else:
+                op, results = self._operation(op, args, asker)
+        except ZkError as failure:
+            return self._error(session, cxid, time_ms, failure)
+        self.zxid += 1
+        return self._seal(session, cxid, time_ms, op, results)
+
+    def _seal(self, session: int, cxid: int, time_ms: int, type_: int, args: Any) -> Txn:
+        digest = signed64(self.digest) if self._digests else None
+        return seal(Txn(session, cxid, self.zxid, time_ms, type_, args, digest))
+
+    def _error(self, session: int, cxid: int, time_ms: int, failure: ZkError) -> Txn:
+        self.zxid += 1
+        return seal(Txn(session, cxid, self.zxid, time_ms, ERROR, (failure.code,), None))
+
+    def _multi(self, operations: list[Operation], asker: Asker) -> list[Operation]:
+        """All or nothing: at the first failure everything prepared so far is taken back."""
+        done: list[Operation] = []
+        digest_before, self._undo = self.digest, []
+        try:
+            for type_, args in operations:
+                done.append(self._operation(type_, args, asker))
+        except ZkError as failure:
+            self._take_back(self._undo, digest_before)
+            done.append((ERROR, (failure.code,)))
+            done += [(ERROR, (RuntimeInconsistency.code,))] * (len(operations) - len(done))
+        finally:
+            self._undo = None
+        return done
+
+    def _take_back(self, undo: list[tuple[bytes, Change | None]], digest: int) -> None:
+        for path, before in reversed(undo):
+            self._order.pop()
+            if before is None:
+                del self.pending[path]
+            else:
+                self.pending[path] = before
+        self.digest = digest
+
+    def _operation(self, type_: int, args: Any, asker: Asker) -> Operation:
+        if type_ == SET_DATA:
+            return type_, self._set_data(args, asker)
+        if type_ in CREATES:
+            return type_, self._create(type_, args, asker)
+        if type_ == DELETE:
+            return type_, self._delete(args, asker)
+        if type_ == CHECK:
+            return type_, self._check(args, asker)
+        if type_ == SET_ACL:
+            return type_, self._set_acl(args, asker)
+        if type_ == DELETE_CONTAINER:
+            return type_, self._delete_container(args, asker)
+        assert type_ == RECONFIG, type_
+        raise self._reconfig_refusal(asker)
+
+    def _set_data(self, args: Any, asker: Asker) -> Any:
+        path, data, expected = args
+        self._sessions.check(asker.session)
+        node = self._existing(path)
+        self._rules.check(node.acl, Perms.WRITE, asker.ids)
+        assert node.body is not None
+        if self._enforce_quota:
+            self._tree.quotas.check(self._tree, path, len(data) - 4 - data_length_of(node.body), 0)
+        version = _next_version(version_of(node.body), expected)
+        self._change(path, node, with_data(node.body, data, version, asker.zxid, asker.time_ms), asker)
+        return (path, data, version)
+
+    def _set_acl(self, args: Any, asker: Asker) -> Any:
+        path, acl, expected = args
+        self._sessions.check(asker.session)
+        if path is None:
+            raise MarshallingError("a path is missing")
+        paths.validate(path)
+        acl = self._rules.fix_up(acl, asker.ids)
+        node = self._existing(path)
+        self._rules.check(node.acl, Perms.ADMIN, asker.ids)
+        assert node.body is not None
+        version = _next_version(acl_version_of(node.body), expected)
+        self._change(path, node, with_acl_version(node.body, version), asker, acl=acl)
+        return (path, acl, version)
+
+    def _check(self, args: Any, asker: Asker) -> Any:
+        path, expected = args
+        self._sessions.check(asker.session)
+        node = self._existing(path)
+        self._rules.check(node.acl, Perms.READ, asker.ids)
+        assert node.body is not None
+        return (path, _next_version(version_of(node.body), expected))
+
+    def _delete(self, args: Any, asker: Asker) -> Any:
+        path, expected = args
+        self._sessions.check(asker.session)
+        parent = self._get(_deletable_parent(path))
+        self._rules.check(parent.acl, Perms.DELETE, asker.ids)
+        node = self._get(path)
+        assert node.body is not None
+        _next_version(version_of(node.body), expected)
+        if node.children:
+            raise NotEmpty
+        self._remove(path, asker)
+        return (path,)
+
+    def _delete_container(self, args: Any, asker: Asker) -> Any:
+        """Meant for the reaper. A client may ask too, but only for containers and where it may delete:
+        the original lets anyone delete any empty node this way."""
+        (path,) = args
+        parent_path = _deletable_parent(path)
+        node = self._get(path)
+        if node.children:
+            raise NotEmpty
+        if node.owner == 0 or self._tree.is_ephemeral_owner(node.owner):
+            raise BadVersion
+        parent = self._get(parent_path)
+        if asker.session:
+            self._rules.check(parent.acl, Perms.DELETE, asker.ids)
+        self._remove(path, asker)
+        return (path,)
+
+    def _reconfig_refusal(self, asker: Asker) -> ZkError:
+        if not self._reconfig_enabled:
+            return ReconfigDisabled()
+        self._sessions.check(asker.session)
+        return Unimplemented()
+
+    def _create(self, type_: int, args: Any, asker: Asker) -> Any:
+        path, data, acl, flags, ttl = args
+        mode = _CREATE_MODES.get(flags)
+        self._check_mode(type_, mode, ttl)
+        assert mode is not None
+        self._sessions.check(asker.session)
+        if path is None:
+            raise MarshallingError("a path is missing")
+        parent_path = paths.split_for_write(path)
+        acl = self._rules.fix_up(acl, asker.ids)
+        parent = self._get(parent_path)
+        self._rules.check(parent.acl, Perms.CREATE, asker.ids)
+        if mode.is_sequential:
+            path += b"%010d" % parent.creates
+        self._check_new_node(path, parent, data)
+        parent_cversion = wrap32(parent.creates + 1)
+        owner = _owner(type_, mode, ttl, asker.session)
+        self._add(path, data, acl, owner, asker)
+        self._change_children(parent_path, parent, parent_cversion, 1, asker)
+        return (path, data, acl, owner, parent_cversion)
+
+    def _check_mode(self, type_: int, mode: CreateMode | None, ttl: int) -> None:
+        if mode is None:
+            raise BadArguments("these flags make no create mode")
+        if mode.is_ttl and not self._ttl_nodes:
+            raise Unimplemented
+        if mode.is_ttl != (type_ == CREATE_TTL) or (mode.is_ttl and not 0 < ttl <= TTL_MASK):
+            raise BadArguments("a time to live goes with its own create modes, and has to be positive")
+
+    def _check_new_node(self, path: bytes, parent: Change, data: bytes) -> None:
+        paths.validate(path)
+        existing = self.pending.get(path)
+        if existing.body is not None if existing else path in self._tree.bodies:
+            raise NodeExists
+        if parent.owner and self._tree.is_ephemeral_owner(parent.owner):
+            raise NoChildrenForEphemerals
+        if self._enforce_quota:
+            self._tree.quotas.check(self._tree, path, len(data) - 4, 1)
+
+    # -- nodes as they will be
+
+    def _existing(self, path: bytes | None) -> Change:
+        """The node a request names, with its name checked first."""
+        if path is None:
+            raise MarshallingError("a path is missing")
+        if path not in self._tree.bodies:
+            paths.validate(path)
+        return self._get(path)
+
+    def _get(self, path: bytes) -> Change:
+        change = self.pending.get(path)
+        if change is None:
+            change = self._from_tree(path)
+        elif change.body is None:
+            raise NoNode
+        return change
+
+    def _from_tree(self, path: bytes) -> Change:
+        tree = self._tree
+        body = tree.bodies.get(path)
+        if body is None:
+            raise NoNode
+        kids = tree.children.get(path)
+        creates, owner = tree.creates.get(path, 0), tree.owner_of(path, body)
+        digest = node_digest(path, body, creates, owner) if self._digests else 0
+        acl = tree.acls.get(path, OPEN_ACL)
+        return Change(-1, body, creates, len(kids) if kids else 0, acl, owner, digest)
+
+    def _change(self, path: bytes, node: Change, body: bytes, asker: Asker, *, acl: bytes | None = None) -> None:
+        digest = node_digest(path, body, node.creates, node.owner) if self._digests else 0
+        acl = node.acl if acl is None else acl
+        self._put(path, Change(asker.zxid, body, node.creates, node.children, acl, node.owner, digest))
+        self.digest += digest - node.digest
+
+    def _add(self, path: bytes, data: bytes, acl: bytes, owner: int, asker: Asker) -> None:
+        shown = owner if self._tree.is_ephemeral_owner(owner) else 0
+        body = new_body(data, asker.zxid, asker.time_ms, shown)
+        digest = node_digest(path, body, 0, owner) if self._digests else 0
+        self._put(path, Change(asker.zxid, body, 0, 0, acl, owner, digest))
+        self.digest += digest
+
+    def _change_children(self, path: bytes, node: Change, creates: int, more: int, asker: Asker) -> None:
+        """The parent of a created (more 1) or deleted (-1) node. A counter that wrapped sticks, as it will
+        when applied; within one multi the original goes on counting from the wrapped value, and so do we."""
+        assert node.body is not None
+        children = node.children + more
+        stored = max(creates, node.creates)
+        pzxid = asker.zxid if more < 0 or creates > node.creates else pzxid_of(node.body)
+        body = with_children(node.body, stored, children, pzxid)
+        digest = node_digest(path, body, stored, node.owner) if self._digests else 0
+        self._put(path, Change(asker.zxid, body, creates, children, node.acl, node.owner, digest))
+        self.digest += digest - node.digest
+
+    def _remove(self, path: bytes, asker: Asker) -> None:
+        parent_path = paths.parent_of(path)
+        self.digest -= self._get(path).digest
+        self._put(path, Change(asker.zxid, None, 0, 0, OPEN_ACL, 0, 0))
+        parent = self._get(parent_path)
+        self._change_children(parent_path, parent, parent.creates, -1, asker)
+
+    def _put(self, path: bytes, change: Change) -> None:
+        if self._undo is not None:
+            self._undo.append((path, self.pending.get(path)))
+        self.pending[path] = change
+        self._order.append((change.zxid, path))
+
+    def _ephemerals_of(self, session: int) -> list[bytes]:
+        """What the session will own when its close is applied."""
+        owned = dict.fromkeys(self._tree.ephemerals.get(session, ()))
+        for path, change in self.pending.items():
+            if change.body is None:
+                owned.pop(path, None)
+            elif change.owner == session:
+                owned[path] = None
+        return list(owned)
+
+
+def _owner(type_: int, mode: CreateMode, ttl: int, session: int) -> int:
+    if type_ == CREATE_CONTAINER:
+        return CONTAINER_OWNER
+    if type_ == CREATE_TTL:
+        return TTL_OWNER | ttl
+    return session if mode.is_ephemeral else 0
+
+
+def _next_version(current: int, expected: int) -> int:
+    if expected not in (-1, current):
+        raise BadVersion
+    return wrap32(current + 1)
+
+
+def _deletable_parent(path: bytes | None) -> bytes:
+    if path is None:
+        raise MarshallingError("a path is missing")
+    parent = paths.split_for_write(path)
+    if path in paths.UNDELETABLE:
+        raise BadArguments("this node cannot be deleted")
+    return parent

@@ -1,0 +1,130 @@
+"""Quotas: limits that clients write below /zookeeper/quota, usage that the server writes beside them.
+
+The quota of /p/q lives in /zookeeper/quota/p/q: its child zookeeper_limits (a client's text) switches it on, its
+child zookeeper_stats (our text) shows the usage of the subtree. A change counts for the nearest quota above
+it only. Usage is recomputed whenever statistics appear or cannot be read, so junk written there by a client is
+overwritten by the truth instead of stopping the server as it does the original.
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+from jute.errors import QuotaExceeded
+from server.paths import QUOTA, ROOT, ancestors_or_self, parent_of
+
+if TYPE_CHECKING:
+    from server.data_tree import DataTree
+
+LIMITS = b"zookeeper_limits"
+STATS = b"zookeeper_stats"
+
+
+def parse_limits(text: bytes) -> dict[str, int]:
+    """The numbers of a limits or statistics text; -1 stands for "no limit". ValueError if it is none."""
+    numbers = {}
+    for pair in filter(None, re.split("[,;]+", text.decode("utf-8", "replace"))):
+        key, separator, rest = pair.partition("=")
+        if not separator:
+            raise ValueError(f"{pair!r} is not of the form name=number")
+        numbers[key] = int(rest.split("=")[0] or "-1")
+    return numbers
+
+
+def format_usage(nodes: int, data_bytes: int) -> bytes:
+    return b"count=%d,bytes=%d" % (nodes, data_bytes)
+
+
+class Quotas:
+    """Which paths have a quota, and the upkeep of their statistics."""
+
+    def __init__(self) -> None:
+        self.paths: set[bytes] = set()
+
+    def clear(self) -> None:
+        self.paths.clear()
+
+    def nearest(self, path: bytes) -> bytes | None:
+        """The longest path at or above this one that has a quota."""
+        if not self.paths:
+            return None
+        return next((above for above in ancestors_or_self(path) if above in self.paths), None)
+
+    def changed(self, tree: "DataTree", path: bytes, bytes_more: int, nodes_more: int) -> None:
+        """A node was created (nodes_more 1), deleted (-1) or rewritten (0)."""
+        if nodes_more and path.startswith(QUOTA + b"/"):
+            self._quota_node_changed(tree, path, nodes_more)
+        quota = self.nearest(path)
+        if quota is not None:
+            self._add_usage(tree, quota, bytes_more, nodes_more)
+
+    def _quota_node_changed(self, tree: "DataTree", path: bytes, nodes_more: int) -> None:
+        parent, name = parent_of(path), path[path.rindex(b"/") + 1 :]
+        subject = parent[len(QUOTA) :]
+        if not subject:
+            return  # directly below /zookeeper/quota a limits node limits nothing
+        if name == LIMITS:
+            (self.paths.add if nodes_more > 0 else self.paths.discard)(subject)
+        elif name == STATS and nodes_more > 0:
+            self._recompute(tree, subject)
+
+    def _add_usage(self, tree: "DataTree", quota: bytes, bytes_more: int, nodes_more: int) -> None:
+        stats_path = QUOTA + quota + b"/" + STATS
+        body = tree.bodies.get(stats_path)
+        if body is None:
+            return
+        try:
+            usage = parse_limits(body[4:-68])
+        except ValueError:
+            self._recompute(tree, quota)
+            return
+        nodes = usage.get("count", -1) + nodes_more
+        data_bytes = usage.get("bytes", -1) + bytes_more
+        tree.replace_unversioned(stats_path, _buffer(format_usage(nodes, data_bytes)))
+
+    def _recompute(self, tree: "DataTree", quota: bytes) -> None:
+        stats_path = QUOTA + quota + b"/" + STATS
+        if stats_path not in tree.bodies:
+            return
+        nodes, data_bytes, todo = 0, 0, [quota] if quota in tree.bodies else []
+        while todo:
+            path = todo.pop()
+            nodes += 1
+            data_bytes += max(0, len(tree.bodies[path]) - 72)
+            todo += tree.children.get(path, ())
+        tree.replace_unversioned(stats_path, _buffer(format_usage(nodes, data_bytes)))
+
+    def rebuild(self, tree: "DataTree") -> None:
+        """After a snapshot was loaded: find the quotas and count their subtrees anew."""
+        self.clear()
+        suffix = b"/" + LIMITS
+        todo = [QUOTA] if QUOTA in tree.bodies else []
+        while todo:
+            path = todo.pop()
+            todo += tree.children.get(path, ())
+            if path.endswith(suffix) and not tree.children.get(path):
+                subject = path[len(QUOTA) : -len(suffix)]
+                if subject and subject != ROOT:
+                    self.paths.add(subject)
+                    self._recompute(tree, subject)
+
+    def check(self, tree: "DataTree", path: bytes, bytes_more: int, nodes_more: int) -> None:
+        """Raise QuotaExceeded if a hard limit would be passed. Soft limits only show in the statistics."""
+        quota = self.nearest(path)
+        if quota is None:
+            return
+        limits_body = tree.bodies.get(QUOTA + quota + b"/" + LIMITS)
+        usage_body = tree.bodies.get(QUOTA + quota + b"/" + STATS)
+        if limits_body is None or usage_body is None:
+            return
+        try:
+            limits, usage = parse_limits(limits_body[4:-68]), parse_limits(usage_body[4:-68])
+        except ValueError:
+            return
+        if nodes_more and 0 <= limits.get("countHardLimit", -1) < usage.get("count", -1) + nodes_more:
+            raise QuotaExceeded
+        if bytes_more and 0 <= limits.get("byteHardLimit", -1) < usage.get("bytes", -1) + bytes_more:
+            raise QuotaExceeded
+
+
+def _buffer(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data

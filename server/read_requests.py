@@ -1,0 +1,297 @@
+"""Requests that only read: each has one function from the bytes of the request to the body of the reply.
+
+A function gets the connection, the buffer its request stands in and where the body starts and ends; it returns
+the body of the reply, or raises a ZkError (the reply is an error) or DecodeError (the error is -5). Nothing here
+waits or changes the tree.
+
+The hot ones (exists, getData, getChildren, getChildren2) go straight from the buffer to the tree: a path is a slice of
+the request, the reply a concatenation. A path is normalised only when the straight look-up misses, because a text
+that needs normalising cannot be the name of a node.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from jute.client_records import (
+    AddWatchRequest,
+    CheckWatchesRequest,
+    GetAllChildrenNumberResponse,
+    GetEphemeralsRequest,
+    GetEphemeralsResponse,
+    RemoveWatchesRequest,
+    SetWatches,
+    SetWatches2,
+    SyncRequest,
+    SyncResponse,
+    WhoAmIResponse,
+)
+from jute.errors import BadArguments, MarshallingError, NoNode, ZkError
+from jute.opcodes import AddWatchMode, OpCode, Perms
+from jute.primitives import decode_ustring, encode_ustring
+from jute.record import DecodeError, decode, encode
+from server.acls import OPEN_ACL
+from server.data_tree import STAT_BYTES
+from server.paths import ROOT, canonical
+from server.wire_reader import WireReader
+
+if TYPE_CHECKING:
+    from server.client_protocol import ClientConnection
+
+ReadFunction = Callable[["ClientConnection", bytes, int, int], bytes]
+
+_INT = Struct(">i")
+_MULTI_HEADER = Struct(">i?i")
+_MULTI_ERROR = Struct(">i?ii")
+_MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
+_READ = int(Perms.READ)
+
+
+def _path_and_watch(data: bytes, at: int, end: int) -> tuple[bytes, bool]:
+    """The body of exists, getData and getChildren."""
+    if at + 5 > end:
+        raise DecodeError("the request is too short")
+    path_end = at + 4 + _INT.unpack_from(data, at)[0]
+    if not at + 4 <= path_end < end:
+        raise DecodeError("the path is missing or longer than the request")
+    return data[at + 4 : path_end], data[path_end] != 0
+
+
+def _readable(conn: "ClientConnection", path: bytes) -> tuple[bytes, bytes]:
+    """The path as the tree knows it and the node's body; NoNode or NoAuth."""
+    tree = conn.pipeline.tree
+    body = tree.bodies.get(path)
+    if body is None:
+        if path:  # the empty path is the root's other name, for reads
+            raise NoNode
+        path, body = ROOT, tree.bodies[ROOT]
+    if path in tree.acls:
+        conn.pipeline.rules.check(tree.acls[path], _READ, conn.ids)
+    return path, body
+
+
+def get_data(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+    asked, watch = _path_and_watch(data, at, end)
+    _, body = _readable(conn, asked)
+    if watch:
+        conn.pipeline.watches.watch_data(asked, conn)
+    return body
+
+
+def exists(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+    """The one read whose watch is set although the node is missing."""
+    asked, watch = _path_and_watch(data, at, end)
+    if b"\x00" in asked:
+        raise BadArguments("a path has no NUL character")
+    try:
+        _, body = _readable(conn, asked)
+    except NoNode:
+        if watch:
+            conn.pipeline.watches.watch_data(canonical(asked), conn)
+        raise
+    if watch:
+        conn.pipeline.watches.watch_data(asked, conn)
+    return body[-STAT_BYTES:]
+
+
+def get_children(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+    asked, watch = _path_and_watch(data, at, end)
+    path, _ = _readable(conn, asked)
+    if watch:
+        conn.pipeline.watches.watch_children(asked, conn)
+    return conn.pipeline.tree.encoded_children(path)
+
+
+def get_children2(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+    asked, watch = _path_and_watch(data, at, end)
+    path, body = _readable(conn, asked)
+    if watch:
+        conn.pipeline.watches.watch_children(asked, conn)
+    return conn.pipeline.tree.encoded_children(path) + body[-STAT_BYTES:]
+
+
+def get_all_children_number(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+    path, _ = _readable(conn, _path_only(data, at, end))
+    return encode(GetAllChildrenNumberResponse(conn.pipeline.tree.descendants_count(path)))
+
+
+def get_acl(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+    """Needs READ or ADMIN; without ADMIN the hashes of digest ids are hidden."""
+    tree, rules = conn.pipeline.tree, conn.pipeline.rules
+    path = _path_only(data, at, end) or ROOT
+    body = tree.bodies.get(path)
+    if body is None:
+        raise NoNode
+    acl = tree.acls.get(path, OPEN_ACL)
+    rules.check(acl, Perms.READ | Perms.ADMIN, conn.ids)
+    return rules.redact(acl, conn.ids) + body[-STAT_BYTES:]
+
+
+def _path_only(data: bytes, at: int, end: int) -> bytes:
+    path = WireReader(data[at:end]).read_string()
+    if path is None:
+        raise DecodeError("the path is missing")
+    return path
+
+
+def get_ephemerals(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+    """The session's own ephemerals whose path starts with a text, which need not be a path."""
+    asked, _ = decode(GetEphemeralsRequest, data, at, end)
+    prefix = asked.prefix_path or ""
+    owned = (decode_ustring(path) for path in conn.pipeline.tree.ephemerals.get(conn.session_id, ()))
+    if prefix.strip() in ("", "/"):
+        return encode(GetEphemeralsResponse(tuple(owned)))
+    return encode(GetEphemeralsResponse(tuple(path for path in owned if path.startswith(prefix))))
+
+
+def sync(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+    asked, _ = decode(SyncRequest, data, at, end)
+    return encode(SyncResponse(asked.path))
+
+
+def who_am_i(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+    return encode(WhoAmIResponse(conn.pipeline.rules.client_infos(conn.ids)))
+
+
+def add_watch(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+    """Any path will do, even one that can never exist."""
+    asked, _ = decode(AddWatchRequest, data, at, end)
+    path = encode_ustring(asked.path or "")
+    if asked.mode == AddWatchMode.PERSISTENT:
+        conn.pipeline.watches.add_persistent(path, conn)
+    elif asked.mode == AddWatchMode.PERSISTENT_RECURSIVE:
+        conn.pipeline.watches.add_recursive(path, conn)
+    else:
+        raise MarshallingError(f"watch mode {asked.mode} is unknown")
+    return _INT.pack(0)
+
+
+def check_watches(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+    asked, _ = decode(CheckWatchesRequest, data, at, end)
+    conn.pipeline.watches.check(encode_ustring(asked.path or ""), asked.type, conn)
+    return b""
+
+
+def remove_watches(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+    asked, _ = decode(RemoveWatchesRequest, data, at, end)
+    conn.pipeline.watches.remove(encode_ustring(asked.path or ""), asked.type, conn)
+    return b""
+
+
+def set_watches(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+    asked, _ = decode(SetWatches, data, at, end)
+    _renew_once(conn, asked)
+    return b""
+
+
+def set_watches2(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+    asked, _ = decode(SetWatches2, data, at, end)
+    _renew_once(conn, asked)
+    watches = conn.pipeline.watches
+    for path in _paths(asked.persistent_watches):
+        watches.add_persistent(path, conn)
+    for path in _paths(asked.persistent_recursive_watches):
+        watches.add_recursive(path, conn)
+    return b""
+
+
+def _renew_once(conn: "ClientConnection", asked: SetWatches | SetWatches2) -> None:
+    """What changed since the client last looked is told at once, the rest is watched again."""
+    tree, watches = conn.pipeline.tree, conn.pipeline.watches
+    for path in _paths(asked.data_watches):
+        watches.renew_data(tree, path, asked.relative_zxid, conn)
+    for path in _paths(asked.exist_watches):
+        watches.renew_exists(tree, path, conn)
+    for path in _paths(asked.child_watches):
+        watches.renew_children(tree, path, asked.relative_zxid, conn)
+
+
+def _paths(texts: tuple[str | None, ...] | None) -> list[bytes]:
+    if texts is None or None in texts:
+        raise MarshallingError("a list of watches is missing")
+    return [encode_ustring(text or "") for text in texts]
+
+
+def multi_read(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+    """Several reads in one: each has its own result or error. Their watch flags are ignored.
+
+    A write among them spoils the whole, and its error comes with the results so far: MultiReadSpoilt.
+    """
+    reader = WireReader(data[at:end])
+    operations: list[tuple[int, bytes]] = []
+    while True:
+        type_, is_done, _ = reader.read_int(), reader.read_bool(), reader.read_int()
+        if is_done:
+            break
+        operations.append((type_, _read_operation(type_, reader)))
+    kinds = {type_ in _MULTI_READS for type_, _ in operations}
+    if len(kinds) > 1:
+        raise DecodeError("reads and writes cannot be mixed")
+    if kinds == {False}:
+        raise MultiReadSpoilt(_MULTI_END)
+    return b"".join(_read_result(conn, type_, path) for type_, path in operations) + _MULTI_END
+
+
+class MultiReadSpoilt(Exception):
+    """Answered by a marshalling error that, unlike any other error, has a body."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__("a multiRead does not write")
+        self.body = body
+
+
+def _read_operation(type_: int, reader: WireReader) -> bytes:
+    if type_ in _MULTI_READS:
+        path = reader.read_string()
+        reader.read_bool()
+        if path is None:
+            raise DecodeError("the path is missing")
+        return path
+    if type_ in _MULTI_WRITE_BODIES:
+        for read in _MULTI_WRITE_BODIES[type_]:
+            read(reader)
+        return b""
+    raise DecodeError(f"operation {type_} cannot be part of a multiRead")
+
+
+def _read_result(conn: "ClientConnection", type_: int, asked: bytes) -> bytes:
+    try:
+        path, body = _readable(conn, asked)
+    except ZkError as failure:
+        return _MULTI_ERROR.pack(-1, False, failure.code, failure.code)
+    if type_ == OpCode.GET_CHILDREN:
+        body = conn.pipeline.tree.encoded_children(path)
+    return _MULTI_HEADER.pack(type_, False, 0) + body
+
+
+_string, _buffer, _acl = WireReader.read_string, WireReader.read_buffer, WireReader.read_acl
+_int, _long = WireReader.read_int, WireReader.read_long
+
+_MULTI_READS = {int(OpCode.GET_DATA), int(OpCode.GET_CHILDREN)}
+_MULTI_WRITE_BODIES: dict[int, tuple[Callable[[WireReader], object], ...]] = {
+    int(OpCode.CREATE): (_string, _buffer, _acl, _int),
+    int(OpCode.CREATE2): (_string, _buffer, _acl, _int),
+    int(OpCode.CREATE_CONTAINER): (_string, _buffer, _acl, _int),
+    int(OpCode.CREATE_TTL): (_string, _buffer, _acl, _int, _long),
+    int(OpCode.DELETE): (_string, _int),
+    int(OpCode.SET_DATA): (_string, _buffer, _int),
+    int(OpCode.CHECK): (_string, _int),
+}
+
+READS: dict[int, ReadFunction] = {
+    int(OpCode.GET_DATA): get_data,
+    int(OpCode.EXISTS): exists,
+    int(OpCode.GET_CHILDREN2): get_children2,
+    int(OpCode.GET_CHILDREN): get_children,
+    int(OpCode.GET_ACL): get_acl,
+    int(OpCode.SYNC): sync,
+    int(OpCode.MULTI_READ): multi_read,
+    int(OpCode.CHECK_WATCHES): check_watches,
+    int(OpCode.REMOVE_WATCHES): remove_watches,
+    int(OpCode.SET_WATCHES): set_watches,
+    int(OpCode.SET_WATCHES2): set_watches2,
+    int(OpCode.ADD_WATCH): add_watch,
+    int(OpCode.GET_EPHEMERALS): get_ephemerals,
+    int(OpCode.GET_ALL_CHILDREN_NUMBER): get_all_children_number,
+    int(OpCode.WHO_AM_I): who_am_i,
+}

@@ -1,0 +1,199 @@
+"""Transactions in the form the server works with: numbers, paths as bytes, data and ACLs in wire form.
+
+`Txn.payload` is what the log stores and what a proposal carries: TxnHeader, record, and TxnDigest if there is
+one. `Txn.args` holds the same record taken apart, so that a transaction prepared here is applied without being
+decoded again. Both always say the same thing (tests/server/test_txns.py holds them together, and holds them
+against the declared records of jute/txn_records.py).
+
+args by type:
+    CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL   (path, data, acl, owner, parent_cversion)
+    DELETE, DELETE_CONTAINER                        (path,)
+    SET_DATA, RECONFIG                              (path, data, version)
+    SET_ACL                                         (path, acl, version)
+    CHECK                                           (path, version)
+    CREATE_SESSION                                  (timeout_ms,)
+    CLOSE_SESSION                                   (paths,) or (None,) if the log is older than the record
+    ERROR                                           (code,)
+    MULTI                                           a list of (type, args), one for each operation
+`data` is a jute buffer with its length in front, `acl` a jute vector<ACL>, `owner` what the node stores as its
+ephemeralOwner: 0, a session, CONTAINER_OWNER, or a time to live marked by TTL_OWNER.
+"""
+
+from struct import Struct
+from typing import Any, Final
+
+from jute.opcodes import OpCode
+from jute.record import DecodeError
+from server.wire_reader import WireReader
+
+CREATE: Final = int(OpCode.CREATE)
+DELETE: Final = int(OpCode.DELETE)
+SET_DATA: Final = int(OpCode.SET_DATA)
+SET_ACL: Final = int(OpCode.SET_ACL)
+CHECK: Final = int(OpCode.CHECK)
+MULTI: Final = int(OpCode.MULTI)
+CREATE2: Final = int(OpCode.CREATE2)
+RECONFIG: Final = int(OpCode.RECONFIG)
+CREATE_CONTAINER: Final = int(OpCode.CREATE_CONTAINER)
+DELETE_CONTAINER: Final = int(OpCode.DELETE_CONTAINER)
+CREATE_TTL: Final = int(OpCode.CREATE_TTL)
+CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
+CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
+ERROR: Final = int(OpCode.ERROR)
+
+CREATES: Final = frozenset({CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL})
+
+CONTAINER_OWNER: Final = -(1 << 63)
+TTL_OWNER: Final = -(1 << 56)  # 0xff in the top byte
+TTL_MASK: Final = (1 << 40) - 1
+
+DIGEST_VERSION: Final = 2
+
+Args = Any  # the tuple or list described above, by type
+
+_HEADER = Struct(">qiqqi")
+_DIGEST = Struct(">iq")
+_INT = Struct(">i")
+_INT_LONG = Struct(">iq")
+
+
+class Txn:
+    """One transaction: who asked for it, when, and what it changes."""
+
+    __slots__ = ("args", "cxid", "digest", "payload", "session", "time_ms", "type", "zxid")
+
+    def __init__(
+        self, session: int, cxid: int, zxid: int, time_ms: int, type_: int, args: Args, digest: int | None
+    ) -> None:
+        self.session = session
+        self.cxid = cxid
+        self.zxid = zxid
+        self.time_ms = time_ms
+        self.type = type_
+        self.args = args
+        self.digest = digest  # of the whole tree once this is applied, as a signed long; None: not known
+        self.payload = b""
+
+    def __repr__(self) -> str:
+        return f"Txn(0x{self.zxid:x}, session=0x{self.session:x}, type={self.type}, args={self.args!r})"
+
+
+def seal(txn: Txn) -> Txn:
+    """Fill in the payload of a transaction that was prepared here."""
+    payload = _HEADER.pack(txn.session, txn.cxid, txn.zxid, txn.time_ms, txn.type)
+    payload += encode_args(txn.type, txn.args)
+    if txn.digest is not None:
+        payload += _DIGEST.pack(DIGEST_VERSION, txn.digest)
+    txn.payload = payload
+    return txn
+
+
+def _string(value: bytes) -> bytes:
+    return _INT.pack(len(value)) + value
+
+
+def encode_args(type_: int, args: Args) -> bytes:
+    """The record of a transaction."""
+    if type_ == SET_DATA or type_ == RECONFIG or type_ == SET_ACL:
+        path, value, version = args
+        return b"%b%b%b%b" % (_INT.pack(len(path)), path, value, _INT.pack(version))
+    if type_ in CREATES:
+        return _encode_create(type_, args)
+    if type_ == DELETE or type_ == DELETE_CONTAINER:
+        return _string(args[0])
+    if type_ == MULTI:
+        parts = [_INT.pack(len(args))]
+        for sub_type, sub_args in args:
+            record = encode_args(sub_type, sub_args)
+            parts.append(_INT.pack(sub_type) + _string(record))
+        return b"".join(parts)
+    if type_ == CHECK:
+        return _string(args[0]) + _INT.pack(args[1])
+    if type_ == CLOSE_SESSION:
+        (paths,) = args
+        return b"" if paths is None else _INT.pack(len(paths)) + b"".join(map(_string, paths))
+    assert type_ == CREATE_SESSION or type_ == ERROR, type_
+    return _INT.pack(args[0])
+
+
+def _encode_create(type_: int, args: Args) -> bytes:
+    path, data, acl, owner, parent_cversion = args
+    named = b"%b%b%b%b" % (_INT.pack(len(path)), path, data, acl)
+    if type_ == CREATE_CONTAINER:
+        return named + _INT.pack(parent_cversion)
+    if type_ == CREATE_TTL:
+        return named + _INT_LONG.pack(parent_cversion, owner & TTL_MASK)
+    return b"%b%b%b" % (named, b"\x01" if owner else b"\x00", _INT.pack(parent_cversion))
+
+
+def decode_txn(payload: bytes) -> Txn:
+    """Take a logged or proposed transaction apart; DecodeError if it is none."""
+    if len(payload) < _HEADER.size:
+        raise DecodeError("a transaction is shorter than its header")
+    session, cxid, zxid, time_ms, type_ = _HEADER.unpack_from(payload)
+    reader = _TxnReader(payload, _HEADER.size)
+    args = reader.args(type_, session, is_last=True)
+    digest = None
+    if len(payload) - reader.offset >= _DIGEST.size and type_ != ERROR:
+        version, digest = _DIGEST.unpack_from(payload, reader.offset)
+        if version != DIGEST_VERSION:
+            digest = None
+    txn = Txn(session, cxid, zxid, time_ms, type_, args, digest)
+    txn.payload = payload
+    return txn
+
+
+class _TxnReader(WireReader):
+    """Cuts a transaction's record into its args."""
+
+    __slots__ = ()
+
+    def args(self, type_: int, session: int, is_last: bool = False) -> Args:
+        if type_ in CREATES:
+            return self._create(type_, session)
+        if type_ == SET_DATA or type_ == RECONFIG:
+            return (self._path(), self.read_buffer(), self.read_int())
+        if type_ == DELETE or type_ == DELETE_CONTAINER:
+            return (self._path(),)
+        if type_ == SET_ACL:
+            return (self._path(), self.read_acl(), self.read_int())
+        if type_ == CREATE_SESSION or type_ == ERROR:
+            return (self.read_int(),)
+        if type_ == CHECK:
+            return (self._path(), self.read_int())
+        if type_ == MULTI and is_last:
+            return [self._operation(session) for _ in range(self.read_int())]
+        if type_ == CLOSE_SESSION and is_last:
+            return (None if self._is_bare() else [self._path() for _ in range(self.read_int())],)
+        raise DecodeError(f"transaction type {type_} is unknown")
+
+    def _is_bare(self) -> bool:
+        """Whether a closeSession has no record: nothing follows, or only a digest does.
+
+        The twelve bytes of a digest could also be a list of two empty paths, which nobody can own.
+        """
+        left = len(self.data) - self.offset
+        return left == 0 or (left == _DIGEST.size and self.data.startswith(_INT.pack(DIGEST_VERSION), self.offset))
+
+    def _path(self) -> bytes:
+        path = self.read_string()
+        if path is None:
+            raise DecodeError("a transaction names no path")
+        return path
+
+    def _create(self, type_: int, session: int) -> Args:
+        path, data, acl = self._path(), self.read_buffer(), self.read_acl()
+        if type_ == CREATE_CONTAINER:
+            return (path, data, acl, CONTAINER_OWNER, self.read_int())
+        if type_ == CREATE_TTL:
+            parent_cversion = self.read_int()
+            return (path, data, acl, TTL_OWNER | self.read_long() & TTL_MASK, parent_cversion)
+        owner = session if self.read_bool() else 0
+        # Logs of 3.3 and older have no parentCVersion: -1 stands for "one more than it was".
+        has_cversion = self.offset + 4 <= len(self.data)
+        return (path, data, acl, owner, self.read_int() if has_cversion else -1)
+
+    def _operation(self, session: int) -> tuple[int, Args]:
+        type_ = self.read_int()
+        record = self.read_buffer()[4:]
+        return type_, _TxnReader(record).args(type_, session)

@@ -1,0 +1,233 @@
+"""Who is told what about which path.
+
+Four tables, by the way a watch was set. The modes are independent: the same connection may hold all of them
+on one path, and firing a one-shot watch leaves the others alone.
+
+    data_once    getData, exists                 fires once, about the node
+    child_once   getChildren                     fires once, about its children (or its end)
+    persistent   addWatch mode 0                 stays, about both
+    recursive    addWatch mode 1                 stays, about every node at or below the path
+
+A watch belongs to a connection and dies with it. One look-up tells a connection at most once, however many of its
+watches match. An event is encoded once, however many connections get it.
+"""
+
+from struct import Struct
+from typing import Final, Protocol
+
+from jute.errors import MarshallingError, NoWatcher
+from jute.opcodes import NOTIFICATION_XID, KeeperState, WatcherType
+from server.acls import OPEN_ACL
+from server.data_tree import (
+    NODE_CHILDREN_CHANGED,
+    NODE_CREATED,
+    NODE_DATA_CHANGED,
+    NODE_DELETED,
+    DataTree,
+    mzxid_of,
+    pzxid_of,
+)
+from server.paths import ancestors_or_self
+
+_EVENT = Struct(">iiqiiii")
+_UNKNOWN_ZXID: Final = -1
+
+
+class Watcher(Protocol):
+    """A connection, as far as watches are concerned."""
+
+    watched: "WatchedPaths"
+
+    def may_read(self, acl: bytes) -> bool:
+        """Whether the events of a node with this ACL may be shown."""
+
+    def notify(self, frame: bytes) -> None:
+        """Send an event."""
+
+
+class WatchedPaths:
+    """What one connection watches, so that its end can be cleaned up."""
+
+    __slots__ = ("child_once", "data_once", "persistent", "recursive")
+
+    def __init__(self) -> None:
+        self.data_once: set[bytes] = set()
+        self.child_once: set[bytes] = set()
+        self.persistent: set[bytes] = set()
+        self.recursive: set[bytes] = set()
+
+    def __len__(self) -> int:
+        return len(self.data_once) + len(self.child_once) + len(self.persistent) + len(self.recursive)
+
+
+Table = dict[bytes, set[Watcher]]
+
+
+def encode_event(event: int, path: bytes, zxid: int) -> bytes:
+    """A whole notification frame."""
+    state = int(KeeperState.SYNC_CONNECTED)
+    return _EVENT.pack(28 + len(path), NOTIFICATION_XID, zxid, 0, event, state, len(path)) + path
+
+
+class Watches:
+    """All watches of one server; the tree's Triggers."""
+
+    def __init__(self) -> None:
+        self.data_once: Table = {}
+        self.child_once: Table = {}
+        self.persistent: Table = {}
+        self.recursive: Table = {}
+
+    # -- firing
+
+    def trigger_data(self, path: bytes, event: int, zxid: int, acl: bytes) -> set[Watcher] | None:
+        told = self.data_once.pop(path, None)
+        if told:
+            for watcher in told:
+                watcher.watched.data_once.discard(path)
+        if self.persistent and path in self.persistent:
+            told = (told or set()) | self.persistent[path]
+        if self.recursive:
+            for above in ancestors_or_self(path):
+                if above in self.recursive:
+                    told = (told or set()) | self.recursive[above]
+        if told:
+            self._tell(told, encode_event(event, path, zxid), acl)
+        return told
+
+    def trigger_child(self, path: bytes, event: int, zxid: int, acl: bytes, told: object = None) -> None:
+        watchers = self.child_once.pop(path, None)
+        if watchers:
+            for watcher in watchers:
+                watcher.watched.child_once.discard(path)
+        if self.persistent and path in self.persistent:
+            watchers = (watchers or set()) | self.persistent[path]
+        if watchers and told:
+            assert isinstance(told, set)
+            watchers = watchers - told
+        if watchers:
+            self._tell(watchers, encode_event(event, path, zxid), acl)
+
+    def _tell(self, watchers: set[Watcher], frame: bytes, acl: bytes) -> None:
+        is_open = acl == OPEN_ACL
+        for watcher in watchers:
+            if is_open or watcher.may_read(acl):
+                watcher.notify(frame)
+
+    # -- setting and removing
+
+    def watch_data(self, path: bytes, watcher: Watcher) -> None:
+        watcher.watched.data_once.add(path)
+        _add(self.data_once, path, watcher)
+
+    def watch_children(self, path: bytes, watcher: Watcher) -> None:
+        watcher.watched.child_once.add(path)
+        _add(self.child_once, path, watcher)
+
+    def add_persistent(self, path: bytes, watcher: Watcher) -> None:
+        watcher.watched.persistent.add(path)
+        _add(self.persistent, path, watcher)
+
+    def add_recursive(self, path: bytes, watcher: Watcher) -> None:
+        watcher.watched.recursive.add(path)
+        _add(self.recursive, path, watcher)
+
+    def remove(self, path: bytes, kind: int, watcher: Watcher) -> None:
+        """removeWatches: NoWatcher unless at least one watch of this kind was there."""
+        removed = False
+        for table, mine in self._of_kind(kind, watcher):
+            if path in mine:
+                mine.discard(path)
+                _discard(table, path, watcher)
+                removed = True
+        if not removed:
+            raise NoWatcher
+
+    def check(self, path: bytes, kind: int, watcher: Watcher) -> None:
+        """checkWatches."""
+        if not any(path in mine for _, mine in self._of_kind(kind, watcher)):
+            raise NoWatcher
+
+    def _of_kind(self, kind: int, watcher: Watcher) -> list[tuple[Table, set[bytes]]]:
+        mine = watcher.watched
+        every = {
+            WatcherType.DATA: [(self.data_once, mine.data_once)],
+            WatcherType.CHILDREN: [(self.child_once, mine.child_once)],
+            WatcherType.PERSISTENT: [(self.persistent, mine.persistent)],
+            WatcherType.PERSISTENT_RECURSIVE: [(self.recursive, mine.recursive)],
+        }
+        if kind == WatcherType.ANY:
+            return [pair for pairs in every.values() for pair in pairs]
+        try:
+            return every[WatcherType(kind)]
+        except ValueError:
+            raise MarshallingError(f"watcher type {kind} is unknown") from None
+
+    def drop_watcher(self, watcher: Watcher) -> None:
+        """Forget a connection."""
+        for kind in (
+            WatcherType.DATA,
+            WatcherType.CHILDREN,
+            WatcherType.PERSISTENT,
+            WatcherType.PERSISTENT_RECURSIVE,
+        ):
+            for table, mine in self._of_kind(kind, watcher):
+                for path in mine:
+                    _discard(table, path, watcher)
+                mine.clear()
+
+    # -- a client that comes back (setWatches, setWatches2)
+
+    def renew_data(self, tree: DataTree, path: bytes, since_zxid: int, watcher: Watcher) -> None:
+        body = tree.bodies.get(path)
+        if body is None:
+            watcher.notify(encode_event(NODE_DELETED, path, _UNKNOWN_ZXID))
+        elif mzxid_of(body) > since_zxid:
+            watcher.notify(encode_event(NODE_DATA_CHANGED, path, _UNKNOWN_ZXID))
+        else:
+            self.watch_data(path, watcher)
+
+    def renew_exists(self, tree: DataTree, path: bytes, watcher: Watcher) -> None:
+        if path in tree.bodies:
+            watcher.notify(encode_event(NODE_CREATED, path, _UNKNOWN_ZXID))
+        else:
+            self.watch_data(path, watcher)
+
+    def renew_children(self, tree: DataTree, path: bytes, since_zxid: int, watcher: Watcher) -> None:
+        body = tree.bodies.get(path)
+        if body is None:
+            watcher.notify(encode_event(NODE_DELETED, path, _UNKNOWN_ZXID))
+        elif pzxid_of(body) > since_zxid:
+            watcher.notify(encode_event(NODE_CHILDREN_CHANGED, path, _UNKNOWN_ZXID))
+        else:
+            self.watch_children(path, watcher)
+
+    # -- counting, for wchs, wchc, wchp and mntr; child watches are not counted, as in the original
+
+    def watched_by_path(self) -> dict[bytes, set[Watcher]]:
+        merged: dict[bytes, set[Watcher]] = {}
+        for table in (self.data_once, self.persistent, self.recursive):
+            for path, watchers in table.items():
+                merged[path] = merged.get(path, set()) | watchers
+        return merged
+
+    def count(self) -> int:
+        """Watches of both kinds, for mntr."""
+        tables = (self.data_once, self.child_once, self.persistent, self.persistent, self.recursive)
+        return sum(len(watchers) for table in tables for watchers in table.values())
+
+
+def _add(table: Table, path: bytes, watcher: Watcher) -> None:
+    watchers = table.get(path)
+    if watchers is None:
+        table[path] = {watcher}
+    else:
+        watchers.add(watcher)
+
+
+def _discard(table: Table, path: bytes, watcher: Watcher) -> None:
+    watchers = table.get(path)
+    if watchers is not None:
+        watchers.discard(watcher)
+        if not watchers:
+            del table[path]

@@ -1,8 +1,8 @@
 """Apache ZooKeeper's jars, at hand: fetched once by Maven, then only read from a cache.
 
-`pom.xml` beside this file says what is fetched and in which version; the cache folder's name carries a digest of
-it, so a changed pom is resolved anew and an unchanged one never asks the network. Where Maven Central cannot be
-reached, an installed Debian package `zookeeper` stands in (an older version: `Reference.version` says which).
+`pom.xml` beside this file says what is fetched and in which version; the cache folder's name carries a digest
+of it, so a changed pom is resolved anew and an unchanged one never asks the network. Where Maven Central
+cannot be reached, an installed Debian package `zookeeper` stands in; `Reference.version` says which it is.
 
 Starting and stopping is in `zk_servers.py`.
 """
@@ -22,7 +22,7 @@ POM = Path(__file__).with_name("pom.xml")
 DEBIAN_JAR = Path("/usr/share/java/zookeeper.jar")
 RESOLVE_SECONDS_MAX = 600
 
-# The distribution logs INFO to standard output in this form; without a file logback would say DEBUG, at a price.
+# The distribution logs INFO to standard output in this form; without a file logback would log DEBUG, too.
 LOGBACK_XML = """\
 <configuration>
   <appender name="CONSOLE" class="ch.qos.logback.core.ConsoleAppender">

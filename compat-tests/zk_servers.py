@@ -3,9 +3,9 @@
     with start_reference() as server:
         client = KazooClient(hosts=server.host_port)
 
-A test or a bench takes either kind (`start_server(kind)`), or an ensemble of both (`start_ensemble`). What always
-holds: ports are free ones; a server that was returned has answered; a server ends with its `with` block or, at the
-latest, with this process; only processes started here are ever signalled.
+A test or a bench takes either kind (`start_server(kind)`), or an ensemble of both (`start_ensemble`). What
+always holds: ports are free ones; a server that was returned has answered; a server ends with its `with`
+block or, at the latest, with this process; only processes started here are ever signalled.
 """
 
 import atexit
@@ -25,7 +25,6 @@ from typing import Literal, Self, TypeAlias
 
 import attrs
 import javaproperties
-
 from zk_reference import find_reference
 
 Kind: TypeAlias = Literal["reference", "triokeeper"]
@@ -130,7 +129,7 @@ class Server:
         self._process.send_signal(number)
 
     def stop(self) -> int | None:
-        """End it as an operator does (SIGTERM), by force if it will not; its exit status, None if not running."""
+        """End it as an operator does, by force if it will not; its exit status, None if not running."""
         return self._end(SIGTERM)
 
     def kill9(self) -> int | None:
@@ -202,7 +201,7 @@ def start_server(
 def start_ensemble(
     kinds: Sequence[Kind], config: Settings = "", *, jvm_flags: Sequence[str] = SMALL_FLAGS
 ) -> Iterator[list[Server]]:
-    """Servers 1, 2, ... of the given kinds as one ensemble, all of them serving; server N is at index N - 1."""
+    """Servers 1, 2, ... of the given kinds as one serving ensemble; server N is at index N - 1."""
     ports = iter(free_ports(2 * len(kinds)))
     members = {f"server.{n}": f"{HOST}:{next(ports)}:{next(ports)}" for n in range(1, len(kinds) + 1)}
     shared = as_zoo_cfg(ENSEMBLE_SETTINGS) + as_zoo_cfg(members) + as_zoo_cfg(config)

@@ -1,0 +1,133 @@
+"""The command line of the bench: choose, measure in alternation, print and write the tables."""
+
+import os
+import platform
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+import attrs
+import click
+from zk_reference import ReferenceUnavailable, find_reference
+from zk_servers import Kind
+
+from bench.load import LoadgenUnavailable, build_loadgen
+from bench.measure import QUICK, Plan, Round, figures_of_sizes, measure_loads, measure_sizes
+from bench.report import Comparison, figure_table, load_table
+from bench.workloads import COLD_START, IDLE_RSS, LOADED_RSS, LOADS, Figure, Load
+
+KINDS: Sequence[Kind] = ("reference", "triokeeper")
+
+
+@attrs.frozen
+class Choice:
+    """Which rows are wanted: those with one of the words in their name, all if there are no words."""
+
+    words: Sequence[str]
+
+    def wants(self, row: Load | Figure) -> bool:
+        return not self.words or any(word.lower() in row.name.lower() for word in self.words)
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="A smoke of some seconds: everything runs, no figure means much.")
+@click.option(
+    "--workload", "words", multiple=True, help="Only rows with this text in their name; repeatable."
+)
+@click.option("--rounds", type=click.IntRange(min=1), help="How often each server takes its turn.")
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the tables here, too.")
+@click.option(
+    "--side",
+    "sides",
+    multiple=True,
+    type=click.Choice(KINDS),
+    default=KINDS,
+    help="Once: this server alone. Twice: the base, then the candidate; the same two show the noise.",
+)
+def main(
+    quick: bool, words: tuple[str, ...], rounds: int | None, output: Path | None, sides: Sequence[Kind]
+) -> None:
+    """Run Triokeeper and the Java server in turns through the same loads and print the ratios."""
+    signal.signal(signal.SIGTERM, _exit_in_order)
+    plan = QUICK if quick else Plan()
+    if rounds is not None:
+        plan = attrs.evolve(plan, rounds=rounds)
+    if len(sides) > 2:
+        raise click.UsageError("--side: two servers are compared, not more")
+    try:
+        build_loadgen()
+    except LoadgenUnavailable as unavailable:
+        raise click.ClickException(str(unavailable)) from None
+    sides = available(sides)
+    if not sides:
+        raise click.ClickException("no server to measure")
+    report = measure_and_report(sides, Choice(words), plan)
+    click.echo(report)
+    if output is not None:
+        output.write_text(report + "\n")
+
+
+def _exit_in_order(_number: int, _frame: FrameType | None) -> None:
+    sys.exit("terminated")
+
+
+def available(sides: Sequence[Kind]) -> Sequence[Kind]:
+    """The sides asked for, or where there is no Java server those that are left; says why."""
+    if "reference" not in sides:
+        return sides
+    try:
+        find_reference()
+    except ReferenceUnavailable as unavailable:
+        click.echo(f"Without the Java server, so there are no ratios: {unavailable}", err=True)
+        return [side for side in sides if side != "reference"]
+    return sides
+
+
+def measure_and_report(sides: Sequence[Kind], choice: Choice, plan: Plan) -> str:
+    loads = [load for load in LOADS if choice.wants(load)]
+    of_one_life = [figure for figure in (COLD_START, IDLE_RSS, LOADED_RSS) if choice.wants(figure)]
+    of_sizes = [figure for figure in figures_of_sizes(plan) if choice.wants(figure)]
+    measured: list[list[Round]] = [[] for _ in sides]
+    for number in range(1, plan.rounds + 1):
+        for rounds, kind in zip(measured, sides, strict=True):
+            click.echo(f"round {number} of {plan.rounds}: {kind}", err=True)
+            result: Round = {}
+            if loads or of_one_life:
+                result |= measure_loads(kind, loads, plan)
+            if of_sizes:
+                result |= measure_sizes(kind, plan)
+            rounds.append(result)
+    return render(measured, sides, loads, [*of_one_life, *of_sizes], plan)
+
+
+def render(
+    measured: Sequence[Sequence[Round]],
+    sides: Sequence[Kind],
+    loads: Sequence[Load],
+    figures: Sequence[Figure],
+    plan: Plan,
+) -> str:
+    comparison = Comparison(base=measured[0] if len(sides) == 2 else [], candidate=measured[-1])
+    names = (name_of(sides[0]) if len(sides) == 2 else "nothing to compare with", name_of(sides[-1]))
+    parts = [description(sides, plan)]
+    if loads:
+        parts.append(load_table(comparison, loads, names))
+    if figures:
+        parts.append(figure_table(comparison, figures, names))
+    return "\n\n".join(parts)
+
+
+def name_of(kind: Kind) -> str:
+    return f"ZooKeeper {find_reference().version}" if kind == "reference" else "Triokeeper"
+
+
+def description(sides: Sequence[Kind], plan: Plan) -> str:
+    machine = f"{platform.machine()}, Linux {platform.release()}, Python {platform.python_version()}"
+    return (
+        f"{' and '.join(map(name_of, sides))} in turns, {plan.rounds} rounds, {plan.seconds:g} s per load "
+        f"after {plan.warm_up_seconds:g} s of warming up; medians, ratios within a round. NxD is N "
+        f"connections with D requests outstanding each. Every reply was checked. Load generator and server "
+        f"share {os.cpu_count()} cores ({machine})."
+    )

@@ -1,0 +1,109 @@
+"""What is measured, as data: each load and each figure with the ratio it is to reach.
+
+Ratios are Triokeeper's figure over the Java server's, so more is better for throughput and less for all else.
+A target has two marks: `first`, to be met by the first server worth running, and `goal`.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import attrs
+
+Metric: TypeAlias = Literal["throughput", "cpu_us", "p50_us", "p99_us", "value"]
+MORE_IS_BETTER: frozenset[Metric] = frozenset({"throughput"})
+
+FOLDER_NODES = 1000  # loadgen.c fills by folders of so many
+
+
+@attrs.frozen
+class Target:
+    """The mark that the ratio of one metric is held against."""
+
+    metric: Metric
+    first: float
+    goal: float
+
+    def is_met_by(self, ratio: float, mark: float) -> bool:
+        return ratio >= mark if self.metric in MORE_IS_BETTER else ratio <= mark
+
+    def describe(self, mark: float) -> str:
+        sign = "≥" if self.metric in MORE_IS_BETTER else "≤"
+        name = {"cpu_us": "CPU", "p50_us": "p50", "p99_us": "p99", "value": ""}.get(self.metric, self.metric)
+        return f"{name} {sign} {mark:g}x".strip()
+
+
+@attrs.frozen
+class Load:
+    """A run of the load generator: N connections with D requests outstanding each."""
+
+    name: str
+    op: str
+    connections: int
+    depth: int
+    targets: Sequence[Target]
+    bytes: int = 100
+
+
+@attrs.frozen
+class Figure:
+    """One number about a server that is not a throughput."""
+
+    name: str
+    unit: str
+    targets: Sequence[Target]
+    is_ratio: bool = False  # of the server to itself: held against the marks without the other server
+
+
+READ = (Target("throughput", 1.3, 2), Target("cpu_us", 0.7, 0.4))
+READ_PIPELINED = (Target("throughput", 5, 20),)
+WRITE = (Target("throughput", 1.1, 1.8), Target("cpu_us", 0.8, 0.5))
+WRITE_PIPELINED = (Target("throughput", 1.8, 6),)
+
+READS = [
+    ("ping", "ping", 100),
+    ("exists", "exists", 100),
+    ("getData 100 B", "getData", 100),
+    ("getData 1 KB", "getData", 1024),
+    ("getChildren of 100", "getChildren", 100),
+]
+WRITES = [
+    ("setData 100 B", "setData", 100),
+    ("create + delete ephemeral sequential", "createDelete", 100),
+]
+SYNCHRONOUS, PIPELINED = ((50, 1), (250, 1)), ((50, 100),)
+
+
+def _in_shapes(
+    ops: Sequence[tuple[str, str, int]], shapes: Sequence[tuple[int, int]], targets: Sequence[Target]
+) -> list[Load]:
+    return [
+        Load(f"{name}, {connections}x{depth}", op, connections, depth, targets, size)
+        for connections, depth in shapes
+        for name, op, size in ops
+    ]
+
+
+LOADS: Sequence[Load] = [
+    *_in_shapes(READS, SYNCHRONOUS, READ),
+    *_in_shapes(READS, PIPELINED, READ_PIPELINED),
+    *_in_shapes(WRITES, SYNCHRONOUS, WRITE),
+    *_in_shapes(WRITES, PIPELINED, WRITE_PIPELINED),
+    Load("70/30 mixed, 50x1", "mixed", 50, 1, [Target("throughput", 1.2, 2)]),
+    Load("read latency, 1x1", "getData", 1, 1, [Target("p50_us", 0.6, 0.3)]),
+    Load("write latency, 1x1", "setData", 1, 1, [Target("p50_us", 1.0, 0.8)]),
+    Load("connect storm (sessions), 50 at once", "connect", 50, 1, [Target("throughput", 1.2, 2)]),
+    Load("watch fan-out to 1000 (events)", "fanout", 1000, 1, [Target("throughput", 1.3, 2)]),
+]
+
+COLD_START = Figure("cold start to first answered request", "ms", [Target("value", 0.5, 0.3)])
+IDLE_RSS = Figure("idle RSS", "MB", [Target("value", 0.5, 0.4)])
+LOADED_RSS = Figure("RSS after the bench's whole load", "MB", [Target("value", 0.4, 0.25)])
+
+
+def znode_rss(nodes: int) -> Figure:
+    return Figure(f"RSS per 100-byte znode, {nodes:,} of them", "B", [Target("value", 1.2, 0.8)])
+
+
+def snapshot_p99(nodes: int) -> Figure:
+    name = f"p99 during a snapshot of {nodes:,} znodes, over quiet p99"
+    return Figure(name, "x", [Target("value", 2, 1.2)], is_ratio=True)

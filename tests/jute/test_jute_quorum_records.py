@@ -1,4 +1,7 @@
-"""What servers say to each other, against bytes captured in an ensemble of 3.9.5 servers."""
+"""What servers say to each other, against bytes captured in an ensemble of 3.9.5 servers.
+
+The REQUEST with authinfo is put together from two captures: the data of a sync, the authinfo of a create.
+"""
 
 import contextlib
 

@@ -1,4 +1,7 @@
-"""Transactions as 3.9.5 servers log and propose them, and in the shapes older ones left behind."""
+"""Transactions as 3.9.5 servers log and propose them, and in the shapes older ones left behind.
+
+The multis keep some parts of captured ones, with the count in front made to fit.
+"""
 
 import pytest
 from hypothesis import given, settings

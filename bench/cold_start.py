@@ -5,7 +5,7 @@ import socket
 import struct
 import time
 
-from zk_servers import HOST, Server, ServerFailed
+from zk_servers import HOST, Server
 
 START_SECONDS_MAX = 60.0
 RETRY_SECONDS, OVERTAKE_SECONDS = 0.002, 0.05
@@ -20,11 +20,11 @@ def cold_start_seconds(server: Server) -> float:
     """From the start of the process to the answer of the first request of a session."""
     began = time.monotonic()
     server.spawn()
-    wait_for_answer(server.port, began + START_SECONDS_MAX)
+    wait_for_answer(server, began + START_SECONDS_MAX)
     return time.monotonic() - began
 
 
-def wait_for_answer(port: int, deadline: float) -> None:
+def wait_for_answer(server: Server, deadline: float) -> None:
     """Return once anyone was answered.
 
     A server that is about to serve may accept a connection and leave it hanging. So a silent attempt is
@@ -32,8 +32,8 @@ def wait_for_answer(port: int, deadline: float) -> None:
     """
     with selectors.DefaultSelector() as attempts:
         try:
-            while time.monotonic() < deadline:
-                attempt = begin_attempt(port)
+            while time.monotonic() < deadline and not server.has_ended:
+                attempt = begin_attempt(server.port)
                 if attempt is not None:
                     attempts.register(attempt, selectors.EVENT_READ)
                 if attempts.get_map() and any_answered(attempts, OVERTAKE_SECONDS):
@@ -43,7 +43,7 @@ def wait_for_answer(port: int, deadline: float) -> None:
         finally:
             for key in list(attempts.get_map().values()):
                 as_socket(key).close()
-    raise ServerFailed(f"nobody answered on port {port}")
+    raise server.failure("ended or answers nobody")
 
 
 def begin_attempt(port: int) -> socket.socket | None:

@@ -11,7 +11,7 @@ from types import FrameType
 import attrs
 import click
 from zk_reference import ReferenceUnavailable, find_reference
-from zk_servers import Kind
+from zk_servers import Kind, ServerFailed
 
 from bench.load import LoadgenUnavailable, build_loadgen
 from bench.measure import QUICK, Plan, Round, figures_of_sizes, measure_loads, measure_sizes
@@ -63,7 +63,10 @@ def main(
     sides = available(sides)
     if not sides:
         raise click.ClickException("no server to measure")
-    report = measure_and_report(sides, Choice(words), plan)
+    try:
+        report = measure_and_report(sides, Choice(words), plan)
+    except ServerFailed as failed:
+        raise click.ClickException(str(failed)) from None
     click.echo(report)
     if output is not None:
         output.write_text(report + "\n")

@@ -103,13 +103,18 @@ class Server:
         """Return once `srvr` tells of a serving server; raise ServerFailed if it ends or takes too long."""
         deadline = time.monotonic() + seconds
         while not self.is_serving():
-            if self._process is None or self._process.poll() is not None:
-                raise self._failed("ended")
+            if self.has_ended:
+                raise self.failure("ended")
             if time.monotonic() > deadline:
-                raise self._failed(f"is silent after {seconds} s")
+                raise self.failure(f"is silent after {seconds} s")
             time.sleep(POLL_SECONDS)
 
-    def _failed(self, how: str) -> ServerFailed:
+    @property
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    def failure(self, how: str) -> ServerFailed:
+        """What to raise when it did not do as it should: says how, and ends with its log."""
         return ServerFailed(f"the {self.kind} server {how}; the end of its log:\n{self.log_text[-4000:]}")
 
     def is_serving(self) -> bool:

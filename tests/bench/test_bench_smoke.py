@@ -1,0 +1,38 @@
+"""The bench runs: Triokeeper alone, shortest form, one load of each kind."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.load import LoadgenUnavailable, build_loadgen
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+ROWS = [
+    "getData 100 B, 50x1",
+    "create + delete ephemeral sequential, 50x100",
+    "70/30 mixed, 50x1",
+    "connect storm",
+    "idle RSS",
+]
+
+
+def test_a_quick_bench_gives_a_figure_for_each_kind_of_load(tmp_path: Path) -> None:
+    """Every reply was right, else the row would hold the generator's complaint instead of a figure."""
+    try:
+        build_loadgen()
+    except LoadgenUnavailable as unavailable:
+        pytest.skip(str(unavailable))
+    output = tmp_path / "tables.md"
+    chosen = [f"--workload={row}" for row in ROWS]
+    command = [sys.executable, "bench/run.py", "--quick", "--side=triokeeper", f"--output={output}", *chosen]
+    finished = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=100)
+
+    assert finished.returncode == 0, finished.stderr
+    lines = [[cell.strip() for cell in line.split("|")] for line in output.read_text().splitlines()]
+    rows = {cells[1]: cells[3] for cells in lines if len(cells) > 3}
+    for wanted in ROWS:
+        figures = [figure for name, figure in rows.items() if wanted in name]
+        assert len(figures) == 1
+        assert figures[0].replace(",", "").isdigit(), figures[0]

@@ -1,0 +1,67 @@
+"""Where the files are: version-2 under dataDir for snapshots, under dataLogDir for logs.
+
+The messages are Apache's: operators and their tools look for them.
+"""
+
+from pathlib import Path
+
+import attrs
+
+from persistence.disk import Disk
+from persistence.errors import DataDirError
+
+_VERSION_DIR = "version-2"
+_INITIALIZE_MARKER = "initialize"
+
+
+@attrs.frozen
+class DataDirs:
+    """The two version-2 directories; they may be the same one."""
+
+    snap_dir: Path
+    log_dir: Path
+
+
+def open_data_dirs(disk: Disk, data_dir: Path, data_log_dir: Path, *, autocreate: bool) -> DataDirs:
+    """Find or make the directories and make sure that they can be used and are not mixed up."""
+    dirs = DataDirs(data_dir / _VERSION_DIR, data_log_dir / _VERSION_DIR)
+    _open(disk, dirs.log_dir, "data", autocreate)
+    _open(disk, dirs.snap_dir, "snap", autocreate)
+    if dirs.log_dir != dirs.snap_dir:
+        _refuse_names(disk, dirs.log_dir, "snapshot.", "Log directory has snapshot files.")
+        _refuse_names(disk, dirs.snap_dir, "log.", "Snapshot directory has log files.")
+    return dirs
+
+
+def take_initialize_marker(disk: Disk, log_dir: Path) -> bool:
+    """Remove the operator's mark that an empty database is meant to be empty; was it there?"""
+    marker = log_dir.parent / _INITIALIZE_MARKER
+    if not disk.exists(marker):
+        return False
+    disk.unlink(marker)
+    disk.sync_directory(marker.parent)
+    return True
+
+
+def _open(disk: Disk, directory: Path, kind: str, autocreate: bool) -> None:
+    if not disk.exists(directory):
+        if not autocreate:
+            raise DataDirError(
+                f"Missing {kind} directory {directory}, automatic data directory creation is disabled "
+                "(zookeeper.datadir.autocreate is false). Please create this directory manually."
+            )
+        try:
+            disk.make_directory(directory)
+            for parent in (directory.parent, directory.parent.parent):
+                disk.sync_directory(parent)
+        except OSError as error:
+            raise DataDirError(f"Unable to create {kind} directory {directory}: {error}") from error
+    if not disk.is_writable(directory):
+        raise DataDirError(f"Cannot write to {kind} directory {directory}")
+
+
+def _refuse_names(disk: Disk, directory: Path, prefix: str, problem: str) -> None:
+    if any(name.startswith(prefix) for name in disk.names(directory)):
+        raise DataDirError(
+            f"{problem} Check if dataLogDir and dataDir configuration is correct.", file=directory
+        )

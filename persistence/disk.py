@@ -1,0 +1,163 @@
+"""The few file operations persistence needs, behind one interface that a simulator can fake.
+
+All of them block. What a caller may rely on after a crash, and must not beyond it:
+
+  - bytes written are safe once `sync` of that file has returned;
+  - a name made, changed or removed is safe once `sync_directory` of its directory has returned;
+  - `rename` is atomic: the new name stands for the old file or for the new one, never for neither.
+
+Any OSError passes through untouched. In particular a failed sync is never repeated: the kernel may have
+dropped the pages and would report success the second time.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Protocol
+
+READ_CHUNK_BYTES = 1 << 20
+
+
+class ReadableFile(Protocol):
+    """A file read from some offset to its end."""
+
+    def read(self, size: int) -> bytes:
+        """The next bytes: as many as asked for unless the file ends first, none at its end."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class WritableFile(Protocol):
+    """A file being written by us alone."""
+
+    def write_at(self, offset: int, data: bytes) -> None: ...
+
+    def grow(self, size: int) -> None:
+        """Make the file `size` bytes long; what is new reads as zeros."""
+        ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    def names(self, directory: Path) -> list[str]: ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def is_writable(self, path: Path) -> bool: ...
+
+    def size(self, path: Path) -> int: ...
+
+    def open(self, path: Path, offset: int = 0) -> ReadableFile: ...
+
+    def create(self, path: Path) -> WritableFile:
+        """A new empty file; one of the same name is emptied."""
+        ...
+
+    def truncate(self, path: Path, size: int) -> None:
+        """Cut the file to `size` bytes, durably."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None: ...
+
+    def unlink(self, path: Path) -> None: ...
+
+    def make_directory(self, path: Path) -> None:
+        """Make the directory and those above it; not an error if it is there."""
+        ...
+
+    def sync_directory(self, path: Path) -> None: ...
+
+
+class RealFile:
+    """A WritableFile of the operating system."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        written = os.pwrite(self._fd, data, offset)
+        while written < len(data):  # a nearly full disk takes a part, and says ENOSPC the next time
+            written += os.pwrite(self._fd, memoryview(data)[written:], offset + written)
+
+    def grow(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        _sync_data(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class RealDisk:
+    """The file system."""
+
+    def names(self, directory: Path) -> list[str]:
+        return os.listdir(directory)
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def is_writable(self, path: Path) -> bool:
+        return os.access(path, os.W_OK)
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def open(self, path: Path, offset: int = 0) -> ReadableFile:
+        file = path.open("rb", buffering=0)
+        file.seek(offset)
+        return file
+
+    def create(self, path: Path) -> WritableFile:
+        return RealFile(path)
+
+    def truncate(self, path: Path, size: int) -> None:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.ftruncate(fd, size)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, source: Path, target: Path) -> None:
+        os.replace(source, target)
+
+    def unlink(self, path: Path) -> None:
+        os.unlink(path)
+
+    def make_directory(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def sync_directory(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+# macOS has no fdatasync; its fsync covers more than we ask for.
+_sync_data = getattr(os, "fdatasync", os.fsync)
+
+
+def read_chunks(disk: Disk, path: Path, offset: int = 0) -> Iterator[bytes]:
+    """The bytes of a file from `offset` on, a bounded piece at a time."""
+    with closing(disk.open(path, offset)) as file:
+        while chunk := file.read(READ_CHUNK_BYTES):
+            yield chunk
+
+
+def replace_file(disk: Disk, path: Path, content: bytes) -> None:
+    """Give the file new content: after a crash it has the old or the new one, once returned the new one."""
+    unfinished = path.with_name(path.name + ".tmp")
+    with closing(disk.create(unfinished)) as file:
+        file.write_at(0, content)
+        file.sync()
+    disk.rename(unfinished, path)
+    disk.sync_directory(path.parent)

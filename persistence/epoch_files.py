@@ -1,0 +1,87 @@
+"""The two promises a quorum peer keeps on disk: acceptedEpoch and currentEpoch.
+
+`acceptedEpoch` is the highest epoch this server has promised to follow, `currentEpoch` that of the last
+leader whose history it took over. Both are decimal text in the snapshot directory. A promise is written here
+before it is made: file first, memory and network after.
+"""
+
+from pathlib import Path
+
+import attrs
+import structlog
+
+from persistence.disk import Disk, read_chunks, replace_file
+from persistence.errors import RESYNC_OR_RESTORE, DataDirError
+
+log = structlog.get_logger()
+
+ACCEPTED_EPOCH = "acceptedEpoch"
+CURRENT_EPOCH = "currentEpoch"
+
+
+@attrs.frozen
+class Epochs:
+    accepted: int
+    current: int
+
+
+def read_epoch(disk: Disk, snap_dir: Path, name: str) -> int | None:
+    """The epoch in the file, or None if there is no file."""
+    path = snap_dir / name
+    if not disk.exists(path):
+        return None
+    content = b"".join(read_chunks(disk, path))
+    line = content.split(b"\n", 1)[0].strip()
+    if not line.isdigit():
+        raise DataDirError(
+            f"{line[:40]!r} is not an epoch", file=path, remedy=f"It must be a number. {RESYNC_OR_RESTORE}"
+        )
+    return int(line)
+
+
+def write_epoch(disk: Disk, snap_dir: Path, name: str, epoch: int) -> None:
+    """Replace the epoch, atomically and durably."""
+    replace_file(disk, snap_dir / name, str(epoch).encode())
+
+
+def load_epochs(disk: Disk, snap_dir: Path, last_zxid: int) -> Epochs:
+    """The epochs at start-up, checked against the data and against each other.
+
+    A missing file is made from the last zxid: an old installation had none. If the data is of a later epoch
+    than currentEpoch says, the server stopped between writing currentEpoch.tmp and renaming it; if that is
+    not it, the directory is not from one server at one time.
+    """
+    epoch_of_data = max(last_zxid, 0) >> 32
+    current = _read_or_create(disk, snap_dir, CURRENT_EPOCH, epoch_of_data)
+    if epoch_of_data > current:
+        current = _finish_interrupted_write(disk, snap_dir, current, last_zxid)
+    accepted = _read_or_create(disk, snap_dir, ACCEPTED_EPOCH, epoch_of_data)
+    if accepted < current:
+        raise DataDirError(
+            f"the accepted epoch {accepted} is below the current epoch {current}",
+            file=snap_dir / ACCEPTED_EPOCH,
+            remedy=f"The two files were not copied together. {RESYNC_OR_RESTORE}",
+        )
+    return Epochs(accepted, current)
+
+
+def _read_or_create(disk: Disk, snap_dir: Path, name: str, default: int) -> int:
+    epoch = read_epoch(disk, snap_dir, name)
+    if epoch is None:
+        log.info("epoch_file_created", name=name, epoch=default)
+        write_epoch(disk, snap_dir, name, default)
+        return default
+    return epoch
+
+
+def _finish_interrupted_write(disk: Disk, snap_dir: Path, current: int, last_zxid: int) -> int:
+    unfinished = read_epoch(disk, snap_dir, CURRENT_EPOCH + ".tmp")
+    if unfinished is None or unfinished < last_zxid >> 32:
+        raise DataDirError(
+            f"the current epoch {current} is older than the last zxid {last_zxid:#x}",
+            file=snap_dir / CURRENT_EPOCH,
+            remedy=f"Logs and epochs were not copied together. {RESYNC_OR_RESTORE}",
+        )
+    log.info("epoch_write_finished", name=CURRENT_EPOCH, epoch=unfinished)
+    write_epoch(disk, snap_dir, CURRENT_EPOCH, unfinished)
+    return unfinished

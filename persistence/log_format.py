@@ -1,0 +1,128 @@
+"""A transaction log file as bytes.
+
+    file     header entry* zeros
+    header   "ZKLG"  i32 version 2  i64 database 0
+    entry    i64 Adler-32 of the payload  i32 length  payload  "B"
+    payload  i64 session  i32 cxid  i64 zxid  i64 time  i32 type  record...
+
+All integers are big-endian. The zeros are space reserved ahead of the entries, so a length of zero means
+"nothing was written here". The checksum covers the payload alone: a wrong length shows only by a missing "B".
+
+Pure: bytes in, entries out. What an ill-formed end means is decided in torn_tail.py and by the readers.
+"""
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from struct import Struct
+from zlib import adler32
+
+FILE_HEADER = b"ZKLG" + Struct(">iq").pack(2, 0)
+
+ENTRY_OVERHEAD_BYTES = 13
+TXN_HEADER_BYTES = 32
+PAYLOAD_BYTES_MAX = 256 << 20  # far above any jute.maxbuffer in use: a larger length is not a length
+
+_entry_head = Struct(">QI")
+_zxid = Struct(">q")
+_ZXID_OFFSET = 12
+_END_MARK = 0x42
+
+
+class End(Enum):
+    """Why a scan stopped."""
+
+    CLEAN = auto()  # a zero length, or the file ends after an entry
+    TORN = auto()  # the file ends inside an entry, or an entry has no length or end mark that could be right
+    BAD_CHECKSUM = auto()  # all of an entry is there, and its bytes are not the ones that were written
+
+
+def zxid_of(payload: bytes) -> int:
+    zxid: int = _zxid.unpack_from(payload, _ZXID_OFFSET)[0]
+    return zxid
+
+
+def follows(previous: int, zxid: int) -> bool:
+    """Can nothing lie between the two? True for the next zxid, and for the first one of any later epoch."""
+    return zxid == previous + 1 or (zxid > previous and zxid & 0xFFFF_FFFF == 1)
+
+
+def is_header(head: bytes) -> bool:
+    return head[:8] == FILE_HEADER[:8] and len(head) >= len(FILE_HEADER)
+
+
+def encode_entries(payloads: Sequence[bytes]) -> bytes:
+    """The entries of a batch, back to back. On the path of every write: about 0.4 us an entry."""
+    pack = _entry_head.pack
+    parts: list[bytes] = []
+    for payload in payloads:
+        parts += (pack(adler32(payload), len(payload)), payload, b"B")
+    return b"".join(parts)
+
+
+def sound_entry_size(data: bytes, at: int) -> int | None:
+    """The size of the entry that starts at `at`, or None unless all of it is there and right."""
+    if len(data) - at < ENTRY_OVERHEAD_BYTES + TXN_HEADER_BYTES:
+        return None
+    checksum, length = _entry_head.unpack_from(data, at)
+    end = at + _entry_head.size + length
+    if length < TXN_HEADER_BYTES or end >= len(data) or data[end] != _END_MARK:
+        return None
+    if adler32(data[at + _entry_head.size : end]) != checksum:
+        return None
+    return ENTRY_OVERHEAD_BYTES + int(length)
+
+
+def claimed_entry_size(data: bytes, at: int) -> int:
+    """How long the entry at `at` says it is; at least the whole of `data` if even that is cut off."""
+    if len(data) - at < _entry_head.size:
+        return len(data) - at + 1
+    return ENTRY_OVERHEAD_BYTES + int(_entry_head.unpack_from(data, at)[1])
+
+
+class EntryScanner:
+    """Finds the entries of one file whose bytes, after the header, come in chunks cut anywhere.
+
+    Every payload handed out has passed its checksum. After the first entry that is not sound nothing more is
+    handed out, and `end` says what was found at `offset`.
+    """
+
+    def __init__(self, offset: int = len(FILE_HEADER)) -> None:
+        self.offset = offset  # in the file: where the last sound entry ends
+        self.end: End | None = None
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The payloads that this chunk completes."""
+        payloads: list[bytes] = []
+        if self.end is not None:
+            return payloads
+        buffer = self._rest + chunk if self._rest else chunk
+        size = len(buffer)
+        unpack = _entry_head.unpack_from
+        start = 0
+        while size - start >= _entry_head.size:
+            checksum, length = unpack(buffer, start)
+            if not TXN_HEADER_BYTES <= length <= PAYLOAD_BYTES_MAX:
+                self.end = End.TORN if length else End.CLEAN
+                break
+            end = start + 12 + length
+            if end >= size:
+                break
+            payload = buffer[start + 12 : end]
+            if buffer[end] != _END_MARK:
+                self.end = End.TORN
+                break
+            if adler32(payload) != checksum:
+                self.end = End.BAD_CHECKSUM
+                break
+            payloads.append(payload)
+            start = end + 1
+        self.offset += start
+        self._rest = buffer[start:]
+        return payloads
+
+    def finish(self) -> End:
+        """The file ends here: say how."""
+        if self.end is None:
+            self.end = End.TORN if self._rest.strip(b"\0") else End.CLEAN
+        return self.end

@@ -1,0 +1,158 @@
+"""Reading the transaction log, across its files.
+
+A file ends at its first entry that is not sound and the next file goes on from there: a server that
+restarts after a crash never writes into an old file. So a tear between two files is harmless exactly when
+nothing is missing between them, which the zxids tell. Anything else is a hole, and a log with a hole is
+refused: replaying what lies beyond it would give a tree that never existed.
+
+A gap *inside* a file is not loss but history (some versions of Apache left transactions out when they
+synchronised a follower); those are read on with a warning, as Apache does.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import attrs
+import structlog
+
+from persistence.disk import READ_CHUNK_BYTES, Disk
+from persistence.errors import RESYNC_OR_RESTORE, CorruptLog
+from persistence.file_names import LogFile, parse_log
+from persistence.log_format import FILE_HEADER, End, EntryScanner, follows, is_header, zxid_of
+
+log = structlog.get_logger()
+
+
+def list_logs(disk: Disk, directory: Path) -> list[LogFile]:
+    """The log files, oldest first."""
+    files = (parse_log(directory / name) for name in disk.names(directory))
+    return sorted(file for file in files if file is not None)
+
+
+def logs_holding(files: Sequence[LogFile], zxid: int) -> list[LogFile]:
+    """Of `files`, oldest first, those that can hold `zxid` or later: the last that starts by then, and on."""
+    earlier = sum(1 for file in files if file.zxid <= zxid)
+    return list(files[max(earlier - 1, 0) :])
+
+
+def scan(
+    disk: Disk, file: LogFile, scanner: EntryScanner, *, end: int | None = None
+) -> Iterator[tuple[int, list[bytes]]]:
+    """Feed a file to `scanner` and yield, chunk by chunk, the bytes read and the payloads found.
+
+    `end` is where to stop in a file that is still being written.
+    """
+    with closing(disk.open(file.path)) as source:
+        check_header(source.read(len(FILE_HEADER)), file)
+        left = (disk.size(file.path) if end is None else end) - len(FILE_HEADER)
+        while left > 0 and scanner.end is None and (chunk := source.read(min(left, READ_CHUNK_BYTES))):
+            left -= len(chunk)
+            yield len(chunk), scanner.feed(chunk)
+    scanner.finish()
+
+
+def check_header(head: bytes, file: LogFile) -> None:
+    if not is_header(head):
+        raise CorruptLog(
+            f"not a transaction log: it starts with {head.hex() or 'nothing'}",
+            file=file.path,
+            offset=0,
+            remedy=f"{RESYNC_OR_RESTORE}. If it is the newest log and holds nothing, it may be deleted",
+        )
+
+
+@attrs.frozen
+class Tail:
+    """Where reading ended in the last file: just behind the last sound entry."""
+
+    file: LogFile
+    offset: int
+
+
+class LogReader:
+    """All payloads with a zxid above `after`, in rising order, each once.
+
+    Once exhausted, `last_zxid` is that of the newest entry (or `after`), and `tail` tells where the last
+    file's entries end; what lies beyond is for the caller to judge. `live_end`, if given, is how much of the
+    last file is durable: all of that must be sound.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        files: Sequence[LogFile],
+        *,
+        after: int,
+        live_end: int | None = None,
+        on_read: Callable[[int], None] = lambda bytes_read: None,
+    ) -> None:
+        self.last_zxid = after
+        self.tail: Tail | None = None
+        self._disk = disk
+        self._files = files
+        self._live_end = live_end
+        self._on_read = on_read
+
+    def __iter__(self) -> Iterator[bytes]:
+        previous: LogFile | None = None
+        for file in self._files:
+            is_last = file is self._files[-1]
+            scanner = EntryScanner()
+            yield from self._read_file(file, scanner, previous, self._live_end if is_last else None)
+            if is_last:
+                self.tail = Tail(file, scanner.offset)
+                self._check_live_end(file, scanner)
+            elif scanner.end is End.BAD_CHECKSUM:
+                raise damaged(file, scanner.offset, self.last_zxid)
+            elif scanner.end is End.TORN:
+                log.warning("log_torn_in_earlier_file", file=str(file.path), offset=scanner.offset)
+            previous = file
+
+    def _read_file(
+        self, file: LogFile, scanner: EntryScanner, previous: LogFile | None, end: int | None
+    ) -> Iterator[bytes]:
+        is_first = True
+        for size, payloads in scan(self._disk, file, scanner, end=end):
+            self._on_read(size)
+            for payload in payloads:
+                zxid = zxid_of(payload)
+                if zxid > self.last_zxid:
+                    if not follows(self.last_zxid, zxid):
+                        self._note_gap(file, zxid, is_first, previous)
+                    self.last_zxid = zxid
+                    yield payload
+                is_first = False
+
+    def _note_gap(self, file: LogFile, zxid: int, is_first: bool, previous: LogFile | None) -> None:
+        if not is_first:
+            log.warning("log_skips_zxids", file=str(file.path), after=hex(self.last_zxid), next=hex(zxid))
+        elif previous is not None:
+            raise hole(f"{previous.path.name} and what came before it end", self.last_zxid, file, zxid)
+
+    def _check_live_end(self, file: LogFile, scanner: EntryScanner) -> None:
+        if self._live_end is not None and scanner.offset != self._live_end:
+            raise CorruptLog(
+                f"entries end here, but the log was written and synced up to byte {self._live_end}",
+                file=file.path,
+                offset=scanner.offset,
+                remedy=RESYNC_OR_RESTORE,
+            )
+
+
+def hole(what_ends: str, last_zxid: int, file: LogFile, zxid: int) -> CorruptLog:
+    return CorruptLog(
+        f"the log has a hole: {what_ends} at zxid {last_zxid:#x}, and {file.path.name} starts at {zxid:#x}",
+        file=file.path,
+        remedy=f"Put the missing log file back. {RESYNC_OR_RESTORE}",
+    )
+
+
+def damaged(file: LogFile, offset: int, last_zxid: int) -> CorruptLog:
+    return CorruptLog(
+        f"what follows zxid {last_zxid:#x} is damaged; a write cut short by a crash does not look like this",
+        file=file.path,
+        offset=offset,
+        remedy=f"{RESYNC_OR_RESTORE}, or `truncate -s {offset} {file.path}` and removing all later logs, "
+        f"which gives up every transaction after {last_zxid:#x}",
+    )

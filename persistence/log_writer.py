@@ -1,0 +1,99 @@
+"""Group commit: many transactions, one sync.
+
+While one batch is being written and synced, the next accumulates. So the slower the disk, the larger the
+batches: latency grows, throughput hardly falls. The task is woken once a batch, never once a transaction.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+import trio
+
+from persistence.offload import Offload
+from persistence.torn_tail import UNSYNCED_ENTRIES_MAX
+from persistence.txn_log import TxnLog
+
+
+class LogWriter:
+    """The only writer of a TxnLog.
+
+    `txns_since_roll` and `bytes_since_roll` count what was appended since the last `roll`: when they pass
+    their limits it is time to roll and take a snapshot.
+    """
+
+    def __init__(self, log: TxnLog, offload: Offload) -> None:
+        self.txns_since_roll = 0
+        self.bytes_since_roll = 0
+        self._log = log
+        self._offload = offload
+        self._pending: list[bytes] = []
+        self._appended_count = 0
+        self._taken_count = 0
+        self._rolls: deque[int] = deque()  # each: roll once this many have been written
+        self._is_finishing = False
+        self._is_idle = False
+        self._idle = trio.lowlevel.ParkingLot()
+
+    def append(self, payload: bytes) -> None:
+        """Queue a payload. How many may wait is bounded by whoever limits the requests in flight."""
+        self._pending.append(payload)
+        self._appended_count += 1
+        self.txns_since_roll += 1
+        self.bytes_since_roll += len(payload)
+        if self._is_idle:
+            self._wake()
+
+    def roll(self) -> None:
+        """What is appended from now on goes into a new file, what was appended before does not."""
+        self._rolls.append(self._appended_count)
+        self.txns_since_roll = 0
+        self.bytes_since_roll = 0
+
+    def finish(self) -> None:
+        """Let `run` return once everything appended so far is durable."""
+        self._is_finishing = True
+        self._wake()
+
+    async def run(self, on_durable: Callable[[int], None]) -> None:
+        """Write until `finish`; after each batch, say how many of the oldest unreported payloads are durable.
+
+        A batch is reported whole or not at all. When cancelled, the batch under way is finished and reported
+        first. When the disk fails the error comes out here, and what was not reported must be taken as lost.
+        """
+        while True:
+            if self._pending:
+                batch, must_roll = self._take_batch()
+                await self._offload(self._write, batch, must_roll)
+                on_durable(len(batch))
+            elif self._is_finishing:
+                return
+            else:
+                await self._sleep()
+
+    def _take_batch(self) -> tuple[list[bytes], bool]:
+        must_roll = False
+        while self._rolls and self._rolls[0] == self._taken_count:
+            self._rolls.popleft()
+            must_roll = True
+        size_max = UNSYNCED_ENTRIES_MAX
+        if self._rolls:
+            size_max = min(size_max, self._rolls[0] - self._taken_count)
+        batch, self._pending = self._pending[:size_max], self._pending[size_max:]
+        self._taken_count += len(batch)
+        return batch, must_roll
+
+    def _write(self, batch: list[bytes], must_roll: bool) -> None:
+        if must_roll:
+            self._log.roll()
+        self._log.append_batch(batch)
+
+    async def _sleep(self) -> None:
+        self._is_idle = True
+        try:
+            await self._idle.park()
+        finally:
+            self._is_idle = False
+
+    def _wake(self) -> None:
+        self._is_idle = False
+        self._idle.unpark()

@@ -1,0 +1,252 @@
+"""From the files back to the tree: the newest sound snapshot, then the log replayed over it.
+
+What always holds when `recover` returns: every transaction that was ever acknowledged has been replayed or
+was in the snapshot, in order, none left out. Where the files show otherwise, it raises instead. Everything in
+the log is replayed, whether it was committed or not: a quorum peer settles that with its leader.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import attrs
+import structlog
+
+from persistence.data_dirs import take_initialize_marker
+from persistence.disk import Disk, read_chunks
+from persistence.errors import RESYNC_OR_RESTORE, CorruptSnapshot, DataDirError
+from persistence.file_names import SnapshotFile, is_unfinished
+from persistence.log_format import follows
+from persistence.log_reader import LogReader, Tail, damaged, hole, list_logs, logs_holding
+from persistence.snapshot_compression import unpacked
+from persistence.snapshot_format import Acl, FileDecoder, Node, Session, SnapshotSource, Trailers
+from persistence.snapshots import SnapshotOptions, list_snapshots, looks_complete, take_snapshot_now
+from persistence.torn_tail import is_torn_write, sound_entries
+
+log = structlog.get_logger()
+
+_CANDIDATES_MAX = 100
+_NO_DATA = -1
+
+Progress = Callable[[str, int, int], None]  # what is read ("snapshot" or "log"), bytes done, bytes in all
+
+
+class Restorable(SnapshotSource, Protocol):
+    """What is restored. Content it cannot accept, such as a node without a parent, is a CorruptSnapshot."""
+
+    def reset(self) -> None:
+        """Forget everything: the snapshot turned out bad, an older one follows."""
+        ...
+
+    def restore_sessions(self, sessions: Iterable[Session]) -> None: ...
+
+    def restore_acls(self, acls: Iterable[Acl]) -> None: ...
+
+    def restore_nodes(self, nodes: Iterable[Node]) -> None: ...
+
+    def restore_digest(self, zxid: int, digest: int) -> None:
+        """What the tree's digest (unsigned) will be once it has reached `zxid`."""
+        ...
+
+    def restored(self, zxid: int) -> None:
+        """The snapshot is complete and sound, and holds at least everything up to `zxid`."""
+        ...
+
+    def replay(self, payload: bytes) -> None:
+        """Apply a logged transaction, which the snapshot may have held already."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class RecoveryOptions:
+    """The names in zoo.cfg are in the comments."""
+
+    trust_empty: bool = False  # snapshot.trust.empty
+    db_autocreate: bool = True  # db.autocreate
+    snapshots: SnapshotOptions = attrs.field(factory=SnapshotOptions)
+
+
+@attrs.frozen(kw_only=True)
+class Recovered:
+    """What was found. `zxid` is -1 for an empty database that must not be trusted to be complete."""
+
+    zxid: int
+    snapshot: SnapshotFile | None
+    txns_replayed: int
+
+
+def ignore_progress(what: str, bytes_done: int, bytes_total: int) -> None:
+    """The default for `progress`."""
+
+
+def recover(
+    disk: Disk,
+    snap_dir: Path,
+    log_dir: Path,
+    target: Restorable,
+    options: RecoveryOptions,
+    progress: Progress = ignore_progress,
+) -> Recovered:
+    """Bring `target`, fresh and empty, to the last transaction on disk."""
+    _remove_leftovers(disk, snap_dir, log_dir)
+    may_be_empty = take_initialize_marker(disk, log_dir) or options.db_autocreate
+    snapshot = _load_newest(disk, snap_dir, target, progress)
+    if snapshot is None:
+        logs = list_logs(disk, log_dir)
+        if not logs:
+            return _start_empty(disk, snap_dir, target, options, may_be_empty)
+        if not options.trust_empty:
+            raise DataDirError(
+                f"No snapshot found, but there are log entries ({logs[0].path.name} to {logs[-1].path.name})",
+                file=log_dir,
+                remedy=f"Check dataDir, {snap_dir} has no snapshot. {RESYNC_OR_RESTORE}. When upgrading from "
+                "3.4, set zookeeper.snapshot.trust.empty=true for one start",
+            )
+        log.warning("snapshot_missing_trusted", logs=len(logs))
+        target.restored(0)
+    start = snapshot.file.zxid if snapshot is not None else 0
+    zxid, count = _replay(disk, log_dir, start, target, progress)
+    if snapshot is not None:
+        _warn_if_log_is_short(snapshot, zxid)
+    return Recovered(zxid=zxid, snapshot=None if snapshot is None else snapshot.file, txns_replayed=count)
+
+
+def _remove_leftovers(disk: Disk, snap_dir: Path, log_dir: Path) -> None:
+    """Remove what a crash left unfinished; none of it was ever relied upon."""
+    for directory in dict.fromkeys((snap_dir, log_dir)):
+        for name in disk.names(directory):
+            if is_unfinished(name):
+                log.info("leftover_removed", file=str(directory / name))
+                disk.unlink(directory / name)
+    logs = list_logs(disk, log_dir)
+    # Apache creates a log before it writes the header.
+    while logs and disk.size(logs[-1].path) == 0:
+        log.warning("empty_log_removed", file=str(logs[-1].path))
+        disk.unlink(logs.pop().path)
+
+
+def _start_empty(
+    disk: Disk, snap_dir: Path, target: Restorable, options: RecoveryOptions, may_be_empty: bool
+) -> Recovered:
+    """A new database. Its snapshot comes first: logs without any would be refused at the next start."""
+    if not may_be_empty:
+        log.warning("database_unexpectedly_empty")
+        return Recovered(zxid=_NO_DATA, snapshot=None, txns_replayed=0)
+    target.restored(0)
+    snapshot = take_snapshot_now(disk, snap_dir, target, options.snapshots)
+    return Recovered(zxid=0, snapshot=snapshot, txns_replayed=0)
+
+
+@attrs.frozen
+class _Loaded:
+    file: SnapshotFile
+    trailers: Trailers
+
+
+def _load_newest(disk: Disk, snap_dir: Path, target: Restorable, progress: Progress) -> _Loaded | None:
+    """Load the newest snapshot that can be. None only if there was never one worth the name."""
+    snapshots = list_snapshots(disk, snap_dir)
+    for snapshot in snapshots[:_CANDIDATES_MAX]:
+        if not looks_complete(disk, snapshot):
+            log.warning("snapshot_incomplete", file=str(snapshot.path))
+            continue
+        try:
+            return _Loaded(snapshot, load_snapshot(disk, snapshot, target, progress))
+        except CorruptSnapshot as error:
+            log.error("snapshot_unusable", file=str(snapshot.path), problem=str(error))
+            target.reset()
+    # snapshot.0 holds nothing: Apache may leave a broken one behind if it is stopped at its first start.
+    if any(snapshot.zxid > 0 for snapshot in snapshots):
+        raise CorruptSnapshot(
+            f"none of the {len(snapshots)} snapshots can be loaded", file=snap_dir, remedy=RESYNC_OR_RESTORE
+        )
+    return None
+
+
+def load_snapshot(
+    disk: Disk, snapshot: SnapshotFile, target: Restorable, progress: Progress = ignore_progress
+) -> Trailers:
+    """Load one snapshot into `target`, which is of no use if this raises."""
+    file = _counted(read_chunks(disk, snapshot.path), disk.size(snapshot.path), progress)
+    decoder = FileDecoder(unpacked(file, snapshot.compression))
+    target.restore_sessions(decoder.sessions())
+    target.restore_acls(decoder.acls())
+    target.restore_nodes(decoder.nodes())
+    trailers = decoder.trailers()
+    # A digest from before the snapshot began belongs to a new leader, whose zxid is no transaction's.
+    if trailers.digest is not None and trailers.digest[0] >= max(snapshot.zxid, 1):
+        target.restore_digest(*trailers.digest)
+    target.restored(snapshot.zxid)
+    return trailers
+
+
+def _counted(chunks: Iterable[bytes], total: int, progress: Progress) -> Iterator[bytes]:
+    done = 0
+    for chunk in chunks:
+        done += len(chunk)
+        progress("snapshot", done, total)
+        yield chunk
+
+
+def _replay(disk: Disk, log_dir: Path, start: int, target: Restorable, progress: Progress) -> tuple[int, int]:
+    """Replay everything after zxid `start`; return the last zxid and the number of transactions."""
+    files = logs_holding(list_logs(disk, log_dir), start + 1)
+    if files and files[0].zxid > start and not follows(start, files[0].zxid):
+        raise hole("the snapshot ends", start, files[0], files[0].zxid)
+    total = sum(disk.size(file.path) for file in files)
+    done = 0
+
+    def on_read(size: int) -> None:
+        nonlocal done
+        done += size
+        progress("log", done, total)
+
+    reader = LogReader(disk, files, after=start, on_read=on_read)
+    count = 0
+    for payload in reader:
+        target.replay(payload)
+        count += 1
+    if reader.tail is not None:
+        _settle_tail(disk, reader.tail, reader.last_zxid)
+        progress("log", total, total)
+    return reader.last_zxid, count
+
+
+def _settle_tail(disk: Disk, tail: Tail, last_zxid: int) -> None:
+    """Cut off what a crash left of an unfinished write, so that no other reader stumbles over it."""
+    path = tail.file.path
+    rest = _read_to_last_nonzero(disk, path, tail.offset)
+    if not rest:
+        return
+    if not is_torn_write(rest, tail.offset, last_zxid):
+        raise damaged(tail.file, tail.offset, last_zxid)
+    log.warning(
+        "log_torn_tail_cut",
+        file=str(path),
+        offset=tail.offset,
+        bytes=len(rest),
+        entries_behind_the_tear=sum(1 for _ in sound_entries(rest, last_zxid)),
+        last_zxid=hex(last_zxid),
+    )
+    disk.truncate(path, tail.offset)
+
+
+def _read_to_last_nonzero(disk: Disk, path: Path, offset: int) -> bytes:
+    """The rest of the file without the zeros at its end, of which there may be far more than of anything."""
+    rest = bytearray()
+    zeros = 0
+    for chunk in read_chunks(disk, path, offset):
+        if chunk == bytes(len(chunk)):
+            zeros += len(chunk)
+            continue
+        written = chunk.rstrip(b"\0")
+        rest += bytes(zeros) + written
+        zeros = len(chunk) - len(written)
+    return bytes(rest)
+
+
+def _warn_if_log_is_short(snapshot: _Loaded, zxid: int) -> None:
+    """The tree held transactions that the log does not: as when only a snapshot was copied."""
+    last = snapshot.trailers.last_zxid
+    if last is not None and last > zxid:
+        log.error("log_ends_before_snapshot", log_zxid=hex(zxid), snapshot_zxid=hex(last))

@@ -1,0 +1,71 @@
+"""Is the bad end of the last log file a write that a crash interrupted, or damage?
+
+A crash can only harm what no fsync had covered: the last batch written, of which nothing was acknowledged.
+Cutting that off is right. Damage may have hit entries that were acknowledged, and cutting those off would
+lose writes in silence, so the server must refuse to start. The bytes tell the two apart:
+
+  1. An area is all zeros before an entry is written to it (the log never writes twice in one place), and a
+     disk writes whole sectors. So what a crash leaves of a batch is, sector by sector, either all there or
+     still zero. A bad entry in which no sector is zero was written whole and changed later: damage.
+  2. If nothing sound follows and the entry claims to reach past the last byte that is not zero, its end was
+     never written: the ordinary tear.
+  3. Sectors reach the disk in any order, so sound entries may follow a torn one, but only from the same
+     batch. A batch has at most UNSYNCED_ENTRIES_MAX entries; if more follow, an fsync lies in between and
+     the bad entry had been acknowledged: damage.
+
+Apache cuts in (2), refuses some of (3) and silently drops any number of entries in the rest of it.
+"""
+
+import re
+from collections.abc import Iterator
+
+from persistence.log_format import claimed_entry_size, sound_entry_size, zxid_of
+
+UNSYNCED_ENTRIES_MAX = 1000  # Apache's zookeeper.maxBatchSize, and the most LogWriter puts before one fsync
+
+_SECTOR_BYTES = 512
+# The upper half of a checksum is zero, so up to this many zeros at the start of an entry prove nothing.
+_ZEROS_ALWAYS = 4
+_HEAD_BYTES = 12
+_LOOKS_LIKE_AN_ENTRY = re.compile(rb"(?s)\0{4}(?!\0{4}).{4}(?!\0{4})")
+
+
+def is_torn_write(tail: bytes, offset: int, last_zxid: int) -> bool:
+    """May `tail`, the bytes after the last sound entry without the zeros at their end, be cut off?
+
+    `offset` is where the tail starts in the file, `last_zxid` that of the entry before it.
+    """
+    sound = sound_entries(tail, last_zxid)
+    first = next(sound, None)
+    if first is None:
+        if claimed_entry_size(tail, 0) > len(tail):
+            return True
+        return _has_unwritten_sector(tail, offset)
+    following = 1 + sum(1 for _ in sound)
+    return following <= UNSYNCED_ENTRIES_MAX and _has_unwritten_sector(tail[:first], offset)
+
+
+def sound_entries(tail: bytes, last_zxid: int) -> Iterator[int]:
+    """Where sound entries newer than `last_zxid` start, behind the bad one at the very start."""
+    at = 1
+    while match := _LOOKS_LIKE_AN_ENTRY.search(tail, at):
+        at = match.start()
+        size = sound_entry_size(tail, at)
+        if size is not None and zxid_of(tail[at + _HEAD_BYTES : at + size]) > last_zxid:
+            yield at
+            at += size
+        else:
+            at += 1
+
+
+def _has_unwritten_sector(region: bytes, offset: int) -> bool:
+    """Is what `region` has of some sector all zeros, where a written entry could not be?"""
+    start = 0
+    end = _SECTOR_BYTES - offset % _SECTOR_BYTES
+    if end <= _ZEROS_ALWAYS:
+        start, end = end, end + _SECTOR_BYTES
+    while start < len(region):
+        if not any(region[start:end]):
+            return True
+        start, end = end, end + _SECTOR_BYTES
+    return False

@@ -1,0 +1,168 @@
+"""Running a server as a process: sockets, signals, exit codes."""
+
+import os
+import resource
+import signal
+import socket
+import sys
+from contextlib import suppress
+from random import Random
+
+import structlog
+import trio
+
+from persistence.disk import RealDisk
+from persistence.errors import StorageError
+from persistence.offload import WorkerThread
+from persistence.recovery import ignore_progress
+from server.client_fronts import FrontLimits, PlainFront
+from server.config import LoadedConfig, ServerConfig
+from server.standalone import Standalone
+from server import VERSION
+
+log = structlog.get_logger()
+
+EXIT_OK = 0
+EXIT_UNEXPECTED = 1
+EXIT_DATA_DIR = 3
+EXIT_SNAPSHOT = 10
+
+_BACKLOG_DEFAULT = 50
+
+
+class CannotListen(Exception):
+    """The client port is taken, or is not ours to take."""
+
+
+def serve_until_signalled(loaded: LoadedConfig) -> int:
+    """Run a standalone server until SIGTERM or SIGINT; returns the exit code of the process."""
+    code = EXIT_OK
+    try:
+        trio.run(_serve, loaded, strict_exception_groups=True)
+    except* StorageError as failures:
+        code = _stopped(EXIT_DATA_DIR, "Unable to access datadir, exiting abnormally", failures)
+    except* CannotListen as failures:
+        code = _stopped(EXIT_UNEXPECTED, "Unexpected exception, exiting abnormally", failures)
+    except* OSError as failures:
+        code = _stopped(EXIT_UNEXPECTED, "Severe unrecoverable error, exiting", failures)
+    return code
+
+
+def _stopped(code: int, summary: str, failures: BaseExceptionGroup[BaseException]) -> int:
+    for failure in _leaves(failures):
+        log.error(summary, reason=str(failure) or type(failure).__name__)
+        print(f"{summary}: {failure}", file=sys.stderr)
+    log.error(f"Exiting with code {code}")
+    return code
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for each in group.exceptions:
+        found += _leaves(each) if isinstance(each, BaseExceptionGroup) else [each]
+    return found
+
+
+async def _serve(loaded: LoadedConfig) -> None:
+    config = loaded.config
+    _raise_open_files_limit()
+    listener = _listen(config)
+    async with WorkerThread("log") as log_offload, WorkerThread("snapshot") as snapshot_offload:
+        server = Standalone.open(
+            config, RealDisk(), log_offload, snapshot_offload, Random(), ignore_progress
+        )
+        async with trio.open_nursery() as storage:
+            storage.start_soon(server.write_log)
+            try:
+                await _serve_clients(server, listener)
+            finally:
+                server.writer.finish()
+
+
+async def _serve_clients(server: Standalone, listener: socket.socket | None) -> None:
+    """Everything that ends when the process is told to stop."""
+    async with trio.open_nursery() as serving:
+        if listener is not None:
+            front = PlainFront(server.pipeline, listener, _front_limits(server.config))
+            server.fronts.append(front)
+            serving.start_soon(front.run)
+        serving.start_soon(server.tick)
+        serving.start_soon(server.take_snapshots)
+        serving.start_soon(server.reap_containers)
+        serving.start_soon(server.purge_old_files)
+        _announce(server, listener)
+        await _wait_for_signal()
+        serving.cancel_scope.cancel()
+    server.fronts.clear()
+
+
+async def _wait_for_signal() -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            log.info("stopping", signal=signal.Signals(number).name)
+            return
+
+
+def _announce(server: Standalone, listener: socket.socket | None) -> None:
+    config = server.config
+    where = "no client port" if listener is None else _address_text(listener)
+    log.info(f"PrepRequestProcessor (sid:0) started, reconfigEnabled={str(config.reconfig_enabled).lower()}")
+    log.info(
+        f"Triokeeper {VERSION} serving on {where}, mode standalone, data in {config.data_dir}, "
+        f"zxid 0x{server.pipeline.tree.last_zxid:x}"
+    )
+
+
+def _address_text(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _listen(config: ServerConfig) -> socket.socket | None:
+    if config.client_port is None:
+        log.info("clientPort is not set")
+        return None
+    host, port = config.client_port_address, config.client_port
+    backlog = config.client_port_listen_backlog
+    log.info(f"binding to port {host or '0.0.0.0/0.0.0.0'}:{port}")
+    try:
+        return _bound(host, port, backlog if backlog > 0 else _BACKLOG_DEFAULT)
+    except OSError as failure:
+        raise CannotListen(
+            f"cannot listen on {host or '*'}:{port} (clientPort): {os.strerror(failure.errno or 0)}. "
+            "Stop whatever uses the port, or set another clientPort."
+        ) from failure
+
+
+def _bound(host: str | None, port: int, backlog: int) -> socket.socket:
+    """A listener on one address, or on all of them, IPv6 included where there is any."""
+    if host is None and socket.has_dualstack_ipv6():
+        with suppress(OSError):  # no IPv6 in this network namespace
+            return _nonblocking(
+                socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+            )
+    family = socket.AF_INET
+    if host is not None:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    return _nonblocking(socket.create_server((host or "", port), family=family, backlog=backlog))
+
+
+def _nonblocking(listener: socket.socket) -> socket.socket:
+    listener.setblocking(False)
+    return listener
+
+
+def _front_limits(config: ServerConfig) -> FrontLimits:
+    return FrontLimits(
+        per_address_max=config.max_client_cnxns,
+        total_max=config.max_cnxns,
+        idle_ms=config.sessionless_cnxn_timeout_ms,
+        keepalive=config.client_tcp_keepalive,
+    )
+
+
+def _raise_open_files_limit() -> None:
+    """Every client is a file: take as many as the system lets us have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

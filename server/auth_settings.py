@@ -38,8 +38,8 @@ def read_auth_providers(sources: Sources) -> dict[str, str]:
 def read_enforced_schemes(sources: Sources) -> tuple[str, ...]:
     """The schemes of which every client must have one, each of them served by this version.
 
-    A scheme that cannot be served is an error even where a provider is configured for it: to start anyway would
-    either lock everybody out or let everybody in.
+    A scheme that cannot be served is an error even where a provider is configured for it: to start anyway
+    would either lock everybody out or let everybody in.
     """
     key, schemes = _demanded_schemes(sources)
     for scheme in schemes:

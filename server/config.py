@@ -1,7 +1,7 @@
 """The settings of one server, as a value.
 
-Field names are ZooKeeper's keys in snake case with their unit (tickTime is milliseconds, initLimit ticks), and each
-field states its key. How files and flags become a `ServerConfig` is in config_loading.py.
+Field names are ZooKeeper's keys in snake case with their unit (tickTime is milliseconds, initLimit ticks),
+and each field states its key. How files and flags become a `ServerConfig` is in config_loading.py.
 """
 
 from collections.abc import Mapping
@@ -255,8 +255,8 @@ class Note:
 class LoadedConfig:
     """A configuration together with where it came from.
 
-    `raw_text` is zoo.cfg as first read, empty without a file. `properties` are the Java system properties that
-    the original server would have: the -D settings, and zoo.cfg's other keys with `zookeeper.` in front.
+    `raw_text` is zoo.cfg as first read, empty without a file. `properties` are the Java system properties
+    that the original server would have: the -D settings, and zoo.cfg's other keys with `zookeeper.` in front.
     """
 
     config: ServerConfig

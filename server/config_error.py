@@ -1,7 +1,7 @@
 """The one error that a wrong configuration raises.
 
-Its text names the file, the line, the setting and the remedy, and holds the words Apache ZooKeeper uses for the
-same mistake, because people and scripts search logs for those.
+Its text names the file, the line, the setting and the remedy, and holds the words Apache ZooKeeper uses for
+the same mistake, because people and scripts search logs for those.
 """
 
 import attrs
@@ -16,7 +16,7 @@ EXIT_INVALID_INVOCATION = 2
 
 @attrs.frozen(kw_only=True)
 class Place:
-    """Where a setting was found: `line` counts from 1 in `file`; neither is known for what came by environment."""
+    """Where a setting stands: `line` counts from 1 in `file`; what came by environment has neither."""
 
     file: str | None = None
     line: int | None = None

@@ -1,8 +1,8 @@
 """From zoo.cfg, -D flags and the files beside them to a checked configuration.
 
 Precedence is the original's: its own keys are read from zoo.cfg alone; any other key K of zoo.cfg is the Java
-property `zookeeper.K` and overrides -Dzookeeper.K; properties without that prefix come by -D alone. A bad value of
-an own key stops the server, a bad value of a property means the default, and says so.
+property `zookeeper.K` and overrides -Dzookeeper.K; properties without that prefix come by -D alone. A bad
+value of an own key stops the server, a bad value of a property means the default, and says so.
 """
 
 import socket

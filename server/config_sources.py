@@ -24,7 +24,7 @@ class Entry:
 
 @attrs.frozen
 class Sources:
-    """One file's entries (or those standing in for a file) and the flags; `notes` grows while they are read."""
+    """The entries of a file, or standing in for one, and the flags; `notes` grows while they are read."""
 
     file: Path | None
     entries: Mapping[str, Entry]

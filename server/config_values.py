@@ -1,8 +1,9 @@
 """How the text of one setting becomes a value: Java's reading of numbers and booleans, nothing else.
 
-Pure. A reader raises `BadValue` with Apache's words and a remedy; whoever called it knows the key and the line.
-Apache reads its own keys strictly (a bad number stops the server) and everything else as Java system properties,
-leniently (a bad number means the default); the caller decides which of the two a `BadValue` means.
+Pure. A reader raises `BadValue` with Apache's words and a remedy; whoever called it knows the key and the
+line. Apache reads its own keys strictly (a bad number stops the server) and everything else as Java system
+properties, leniently (a bad number means the default); the caller decides which of the two a `BadValue`
+means.
 """
 
 import re
@@ -22,7 +23,7 @@ _DECODABLE = re.compile(
 
 @attrs.frozen(slots=False)
 class BadValue(Exception):
-    """The text cannot be read as what the setting needs; `key` is known where several settings are read at once."""
+    """The text cannot be read as what the setting needs; `key` is known where several are read at once."""
 
     wording: str
     remedy: str

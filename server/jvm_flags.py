@@ -1,8 +1,9 @@
 """The -D settings that ZooKeeper's start scripts would hand to the JVM.
 
-Deployments put server settings there (`jute.maxbuffer` can be set nowhere else), so they are honoured without any
-JVM. The scripts source `zookeeper-env.sh` and then `java.env` beside zoo.cfg, and start Java with, in this order,
-their own -D settings, $SERVER_JVMFLAGS and $JVMFLAGS; of two settings of one property the later wins.
+Deployments put server settings there (`jute.maxbuffer` can be set nowhere else), so they are honoured without
+any JVM. The scripts source `zookeeper-env.sh` and then `java.env` beside zoo.cfg, and start Java with, in
+this order, their own -D settings, $SERVER_JVMFLAGS and $JVMFLAGS; of two settings of one property the later
+wins.
 
 No shell is run: of those files only assignments are read, and any other line is reported instead of obeyed.
 """
@@ -48,7 +49,7 @@ class JvmFlags:
 
 
 def read_jvm_flags(environ: Mapping[str, str], conf_dir: Path | None) -> JvmFlags:
-    """The flags that starting a server by script in this environment, with this conf directory, would give."""
+    """The flags that starting a server by script, in this environment and conf directory, would give."""
     variables = dict(environ)
     unread: list[str] = []
     for file in [conf_dir / name for name in ENVIRONMENT_FILES] if conf_dir is not None else []:

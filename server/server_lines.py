@@ -1,6 +1,7 @@
 """The members of an ensemble as zoo.cfg or a dynamic file lists them.
 
-    server.<id>=<host>:<quorum port>:<election port>[:<role>][|<more addresses>][;[<client host>:]<client port>]
+    server.<id>=<address>[|<address>...][;[<client host>:]<client port>]
+    <address>   <host>:<quorum port>:<election port>[:<role>]
     group.<id>=<server id>:<server id>...
     weight.<server id>=<votes>
 
@@ -16,8 +17,8 @@ from server.config_values import LONG_BITS, BadValue, parse_integer, port_in_ran
 
 ALL_INTERFACES = "0.0.0.0"
 WRONG_FORM = (
-    " does not have the form server_config or server_config;client_config where server_config is the pipe separated"
-    " list of host:port:port or host:port:port:type and client_config is port or host:port"
+    " does not have the form server_config or server_config;client_config where server_config is the pipe"
+    " separated list of host:port:port or host:port:port:type and client_config is port or host:port"
 )
 EXAMPLE_LINE = "write it like zoo1.example.org:2888:3888:participant;2181"
 

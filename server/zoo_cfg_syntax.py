@@ -1,7 +1,7 @@
 """zoo.cfg as text: a Java properties file, with the line on which each key stands.
 
-Latin-1, `\\uXXXX` escapes, three separators, continued lines, the last of equal keys wins: the javaproperties library
-knows all that. Ours is the trimming that ZooKeeper adds, and counting lines.
+Latin-1, `\\uXXXX` escapes, three separators, continued lines, the last of equal keys wins: the javaproperties
+library knows all that. Ours is the trimming that ZooKeeper adds, and counting lines.
 """
 
 import io

@@ -1,0 +1,178 @@
+"""The `triokeeper` command.
+
+A server should be up in a fraction of a second, so each command imports what it needs when it runs.
+"""
+
+import os
+import sys
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from server import VERSION
+from server.config_error import INVALID_ARGUMENTS, ConfigError
+
+if TYPE_CHECKING:
+    from server.config import LoadedConfig
+
+USAGE = "Usage: triokeeper start [configfile | port datadir [ticktime] [maxcnxns]]"
+INSTALL_SNAPPY = "install it with: pip install 'triokeeper[snappy]'"
+EXIT_UNSOUND_FILE = 1
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, prog_name="triokeeper", message="%(prog)s %(version)s")
+def main() -> None:
+    """A ZooKeeper server without the JVM.
+
+    \b
+    triokeeper start                     a server on 127.0.0.1:2181, its data under ./data
+    triokeeper start /conf/zoo.cfg       an existing configuration
+    triokeeper log inspect FILE          what a transaction log holds
+    triokeeper snapshot inspect FILE     what a snapshot holds
+    """
+
+
+@main.command()
+@click.argument("arguments", nargs=-1, metavar="[CONFIGFILE | PORT DATADIR [TICKTIME] [MAXCNXNS]]")
+def start(arguments: tuple[str, ...]) -> NoReturn:
+    """Run a server until SIGTERM or SIGINT.
+
+    Without arguments it serves this machine alone, at 127.0.0.1:2181, from ./data.
+
+    CONFIGFILE is a zoo.cfg. Settings that ZooKeeper takes as Java properties are read from it too, and from
+    -D flags in JVMFLAGS, SERVER_JVMFLAGS, and the files java.env and zookeeper-env.sh beside it; zoo.cfg
+    comes first. Keys that have no effect are named in the log.
+
+    \b
+    Environment:
+      TRIOKEEPER_LOG        console, plain or json; default: console on a terminal, else plain
+      TRIOKEEPER_LOG_LEVEL  debug, info, warning or error
+
+    \b
+    Exit codes:
+      0  stopped by a signal
+      1  unexpected error, or the client port is taken
+      2  wrong configuration or arguments
+      3  data directory not usable
+    """
+    from server.logging_setup import choose_format, choose_level, configure_logging
+
+    form = choose_format(os.environ, is_terminal=sys.stdout is not None and sys.stdout.isatty())
+    try:
+        loaded = load(arguments)
+    except ConfigError as error:
+        configure_logging(form, choose_level(os.environ, {}))
+        refuse(error, is_logged=form != "console")
+    configure_logging(form, choose_level(os.environ, loaded.properties), loaded.config.my_id)
+    log_notes(loaded)
+    from server.run import serve_until_signalled
+
+    sys.exit(serve_until_signalled(loaded))
+
+
+def load(arguments: tuple[str, ...]) -> "LoadedConfig":
+    """The configuration that the arguments of `start` name, if this version can run it."""
+    from server.config_loading import load_config, load_direct_form
+
+    if len(arguments) > 1:
+        return load_direct_form(arguments, os.environ)
+    loaded = load_config(Path(arguments[0]) if arguments else None, os.environ)
+    if loaded.config.is_distributed:
+        members = ", ".join(f"server.{server_id}" for server_id in loaded.config.ensemble.members)
+        raise ConfigError(
+            wording=f"this version runs standalone servers only, and {loaded.path} lists {members}",
+            remedy="remove the server lines, or keep running this ensemble with Apache ZooKeeper",
+        )
+    if loaded.config.snapshot_compression == "snappy" and find_spec("cramjam") is None:
+        raise ConfigError(
+            wording="snappy snapshots need the library cramjam, which is not installed",
+            remedy=f"{INSTALL_SNAPPY}, or choose gz",
+            key="snapshot.compression.method",
+        )
+    return loaded
+
+
+def refuse(error: ConfigError, *, is_logged: bool) -> NoReturn:
+    """End with the error's exit code, saying why on stderr and, unless a person sees both, in the log."""
+    if is_logged:
+        import structlog
+
+        log = structlog.get_logger()
+        log.error(error.summary, reason=str(error))
+        log.error(f"Exiting JVM with code {error.exit_code}")
+    click.echo(error.summary, err=True)
+    click.echo(error, err=True)
+    if error.summary == INVALID_ARGUMENTS:
+        click.echo(USAGE, err=True)
+    sys.exit(error.exit_code)
+
+
+def log_notes(loaded: "LoadedConfig") -> None:
+    import structlog
+
+    log = structlog.get_logger()
+    for note in loaded.notes:
+        getattr(log, note.level)(note.message)
+
+
+@main.group(name="log")
+def log_commands() -> None:
+    """Transaction logs: the files log.* in dataLogDir/version-2."""
+
+
+@log_commands.command(name="inspect")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each transaction.")
+def inspect_log_file(file: Path, as_json: bool) -> None:
+    """Write out a transaction log, one line for each transaction.
+
+    A damaged log is shown up to the damage; then the command says where and what it is, and ends with exit
+    code 1.
+    """
+    from server.inspect_log import inspect_log
+
+    show(file, inspect_log(file, as_json=as_json))
+
+
+@main.group(name="snapshot")
+def snapshot_commands() -> None:
+    """Snapshots: the files snapshot.* in dataDir/version-2."""
+
+
+@snapshot_commands.command(name="inspect")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each session and node.")
+@click.option("-d", "--data", "with_data", is_flag=True, help="Show the nodes' data, not only its length.")
+def inspect_snapshot_file(file: Path, as_json: bool, with_data: bool) -> None:
+    """Write out a snapshot: every node with its bookkeeping, then the sessions.
+
+    A damaged snapshot is shown up to the damage; then the command says where and what it is, and ends with
+    exit code 1.
+    """
+    from server.inspect_snapshot import inspect_snapshot
+
+    show(file, inspect_snapshot(file, as_json=as_json, with_data=with_data))
+
+
+def show(file: Path, lines: Iterable[str]) -> None:
+    """Print the lines as they come; if they end in an error, say so and exit with 1."""
+    from persistence.errors import StorageError
+
+    try:
+        for line in lines:
+            click.echo(line)
+    except StorageError as problem:
+        click.echo(f"{problem}.", err=True)
+        sys.exit(EXIT_UNSOUND_FILE)
+    except ModuleNotFoundError as problem:
+        click.echo(f"{file} needs the library {problem.name}; {INSTALL_SNAPPY}", err=True)
+        sys.exit(EXIT_UNSOUND_FILE)
+    except BrokenPipeError:
+        raise  # whoever read our output has seen enough; click ends quietly
+    except OSError as problem:
+        click.echo(f"File doesn't exist or not readable: {file} ({problem.strerror})", err=True)
+        sys.exit(EXIT_UNSOUND_FILE)

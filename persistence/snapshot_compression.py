@@ -9,9 +9,10 @@ cramjam is imported only when a snappy snapshot is met: few servers ever see one
 import zlib
 from collections.abc import Iterable, Iterator
 from struct import Struct
+from types import ModuleType
 from typing import Protocol
 
-from persistence.errors import CorruptSnapshot
+from persistence.errors import CorruptSnapshot, DataDirError
 from persistence.file_names import Compression
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -52,6 +53,7 @@ class GzipCompressor:
 
 class SnappyCompressor:
     def __init__(self) -> None:
+        self._snappy = _cramjam().snappy
         self._waiting = b""
         self._head = _SNAPPY_HEADER
 
@@ -65,11 +67,9 @@ class SnappyCompressor:
         return self._blocks(self._waiting)
 
     def _blocks(self, data: bytes) -> bytes:
-        from cramjam import snappy
-
         packed, self._head = [self._head], b""
         for start in range(0, len(data), _SNAPPY_BLOCK_BYTES):
-            block = bytes(snappy.compress_raw(data[start : start + _SNAPPY_BLOCK_BYTES]))
+            block = bytes(self._snappy.compress_raw(data[start : start + _SNAPPY_BLOCK_BYTES]))
             packed += (_i32.pack(len(block)), block)
         return b"".join(packed)
 
@@ -111,8 +111,7 @@ def _gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _unsnappy(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    from cramjam import DecompressionError, snappy
-
+    cramjam = _cramjam()
     chunks = iter(chunks)
     buffer = b""
     for chunk in chunks:
@@ -132,10 +131,20 @@ def _unsnappy(chunks: Iterable[bytes]) -> Iterator[bytes]:
             buffer += more
         end = 4 + _block_size(buffer)
         try:
-            yield bytes(snappy.decompress_raw(buffer[4:end]))
-        except DecompressionError as error:
+            yield bytes(cramjam.snappy.decompress_raw(buffer[4:end]))
+        except cramjam.DecompressionError as error:
             raise CorruptSnapshot(f"not readable as snappy: {error}") from error
         buffer = buffer[end:]
+
+
+def _cramjam() -> ModuleType:
+    try:
+        import cramjam
+    except ImportError as error:
+        raise DataDirError(
+            "snappy snapshots need the cramjam library", remedy="pip install 'triokeeper[snappy]'"
+        ) from error
+    return cramjam
 
 
 def _block_size(buffer: bytes) -> int:

@@ -90,7 +90,7 @@ class TxnLog:
         self._failed = False
         self._file: WritableFile | None = None
         self._position = 0  # where the next entry goes
-        self._size = 0  # of the file, with what is reserved
+        self._reserved = 0  # how long the file was made; a large batch may have passed that
         self._zeroed_to = 0
         # The file being written and how much of it is durable: one value, so that a reader in another
         # thread sees both change at once.
@@ -174,7 +174,7 @@ class TxnLog:
         self._refuse_to_replace_entries(path)
         unfinished = self._directory / unfinished_log_name(zxid)
         self._file = self._disk.create(unfinished)
-        self._position, self._size, self._zeroed_to = 0, len(FILE_HEADER), 0
+        self._position, self._reserved, self._zeroed_to = 0, len(FILE_HEADER), 0
         self._write(self._file, FILE_HEADER + entries)
         self._sync(self._file)
         self._disk.rename(unfinished, path)
@@ -184,13 +184,13 @@ class TxnLog:
         log.info("log_file_created", file=str(path))
 
     def _write(self, file: WritableFile, data: bytes) -> None:
-        size = grown_size(self._position, self._size, self._preallocate_bytes)
-        if size != self._size:
-            file.grow(size)
+        reserved = grown_size(self._position, self._reserved, self._preallocate_bytes)
+        if reserved != self._reserved:
+            file.grow(reserved)
+            self._reserved = reserved
         end = self._position + len(data)
-        self._size = max(size, end)
         if end > self._zeroed_to:
-            self._zeroed_to = min(end + _ZEROED_AHEAD_BYTES, self._size)
+            self._zeroed_to = max(end, min(end + _ZEROED_AHEAD_BYTES, reserved))
             data += bytes(self._zeroed_to - end)
         file.write_at(self._position, data)
         self._position = end
@@ -202,7 +202,7 @@ class TxnLog:
         file.sync()
         self.last_sync_ms = 1000 * (self._clock() - started)
         if self.last_sync_ms > self._slow_sync_ms:
-            self._on_slow_sync(self.last_sync_ms, self._size)
+            self._on_slow_sync(self.last_sync_ms, max(self._reserved, self._position))
 
     def _warn_if_not_rising(self, payloads: Sequence[bytes]) -> None:
         first = zxid_of(payloads[0])

@@ -36,16 +36,16 @@ _MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
 
 def apply_txn(tree: DataTree, txn: Txn) -> tuple[int, bytes]:
     """Change the tree; returns the error code and the body of the reply to whoever asked."""
-    err, body = 0, b""
-    if txn.type == MULTI:
-        body = _apply_multi(tree, txn)
-    elif txn.type == ERROR:
-        err = txn.args[0]
-    else:
-        try:
-            body = _apply_one(tree, txn.type, txn.args, txn)
-        except ZkError as failure:
-            err = failure.code
+    err, body, type_ = 0, b"", txn.type
+    try:
+        if type_ == MULTI:
+            body = _apply_multi(tree, txn)
+        elif type_ == ERROR:
+            err = txn.args[0]
+        else:
+            body = _apply_one(tree, type_, txn.args, txn)
+    except ZkError as failure:
+        err = failure.code
     if txn.zxid > tree.last_zxid:  # after the change: a snapshot named by this zxid must contain it
         tree.last_zxid = txn.zxid
     return err, body

@@ -35,7 +35,7 @@ from server.txns import CLOSE_SESSION, CREATE_SESSION
 from server.watches import WatchedPaths
 
 if TYPE_CHECKING:
-    from server.pipeline import InFlight, Pipeline
+    from server.pipeline import Pipeline
 
 log = structlog.get_logger()
 
@@ -338,11 +338,8 @@ class ClientConnection:
 
     # -- commits
 
-    def write_committed(self, done: "InFlight", err: int, body: bytes) -> None:
+    def write_committed(self, xid: int, op: int, zxid: int, err: int, body: bytes, elapsed_ms: int) -> None:
         """A write of this connection is applied: answer it, and the reads that waited for it."""
-        if self.state == CLOSED:
-            return
-        xid, op, zxid = done.xid, done.op, done.txn.zxid
         if op == CREATE_SESSION:
             if self.state == OPENING:
                 self._open()
@@ -355,9 +352,13 @@ class ClientConnection:
         if op == CLOSE_SESSION:
             self.close_after_flush()
             return
-        self._count_write(op, xid, zxid, self.pipeline.now_ms - done.started_ms)
-        self.fifo.popleft()
-        if self.fifo:
+        self.last_op = op
+        self.last_xid = xid
+        self.last_zxid = zxid
+        self._count_latency(elapsed_ms, 1)
+        fifo = self.fifo
+        fifo.popleft()
+        if fifo and fifo[0] is not None:
             self._serve_waiting()
         if self.is_paused and self._may_resume():
             self.pipeline.resumable.append(self)
@@ -602,13 +603,6 @@ class ClientConnection:
         if reads:
             self.last_zxid = pipeline.tree.last_zxid
             self._count_latency(0, reads)
-
-    def _count_write(self, op: int, xid: int, zxid: int, elapsed_ms: int) -> None:
-        self.pipeline.stats.writes.add(elapsed_ms)
-        self.last_op = op
-        self.last_xid = xid
-        self.last_zxid = zxid
-        self._count_latency(elapsed_ms, 1)
 
     def _count_latency(self, elapsed_ms: int, count: int) -> None:
         """Replies that leave with the batch that asked for them took less than the clock can tell."""

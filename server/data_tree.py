@@ -40,9 +40,8 @@ NULL_DATA: Final = b"\xff\xff\xff\xff"
 _NEW_STAT = Struct(">qqqqiiiqiiq")
 _INT = Struct(">i")
 _LONG = Struct(">q")
-_COUNT_PZXID = Struct(">iq")
-_LONG_INT = Struct(">qi")
-_STAT_TAIL = Struct(">iiq")
+_STAT_WITH_DATA = Struct(">8sq8sqi16si12s")
+_STAT_WITH_CHILDREN = Struct(">i16siq")
 
 NODE_CREATED: Final = int(EventType.NODE_CREATED)
 NODE_DELETED: Final = int(EventType.NODE_DELETED)
@@ -72,26 +71,17 @@ def new_body(data: bytes, zxid: int, time_ms: int, shown_owner: int) -> bytes:
 
 def with_data(body: bytes, data: bytes, version: int, zxid: int, time_ms: int) -> bytes:
     """The body after setData: mzxid, mtime, version and dataLength change with the data."""
-    return b"%b%b%b%b%b%b%b%b" % (
-        data,
-        body[-68:-60],
-        _LONG.pack(zxid),
-        body[-52:-44],
-        _LONG_INT.pack(time_ms, version),
-        body[-32:-16],
-        _INT.pack(len(data) - 4),
-        body[-12:],
+    return data + _STAT_WITH_DATA.pack(
+        body[-68:-60], zxid, body[-52:-44], time_ms, version, body[-32:-16], len(data) - 4, body[-12:]
     )
 
 
 def with_children(body: bytes, creates: int, count: int, pzxid: int) -> bytes:
     """The body of a parent whose children changed."""
-    return b"%b%b%b%b" % (
-        body[:-32],
-        _INT.pack(wrap32(2 * creates - count)),
-        body[-28:-12],
-        _COUNT_PZXID.pack(count, pzxid),
-    )
+    cversion = 2 * creates - count
+    if cversion > 0x7FFFFFFF:
+        cversion = wrap32(cversion)
+    return body[:-32] + _STAT_WITH_CHILDREN.pack(cversion, body[-28:-12], count, pzxid)
 
 
 def with_acl_version(body: bytes, version: int) -> bytes:
@@ -132,19 +122,18 @@ def data_length_of(body: bytes) -> int:
     return len(body) - STAT_BYTES - 4
 
 
-def node_digest(path: bytes, body: bytes, creates: int, owner: int) -> int:
+def node_digest(path: bytes, body: bytes, creates: int, hidden_owner: int = 0) -> int:
     """What one node adds to the digest of the tree: its name, data and persisted stat, but not its ACL.
 
     The bytes are those of the body in another order: data, czxid, mzxid, pzxid, ctime, mtime, version, then the
-    stored (not the shown) cversion, aversion and owner. Nodes below /zookeeper differ between servers and count 0.
+    stored (not the shown) cversion, aversion and owner; `hidden_owner` is the stored owner where the Stat shows
+    none. Nodes below /zookeeper differ between servers and count 0.
     """
     if path.startswith(b"/zookeeper/"):
         return 0
     name = b"" if path == ROOT else path
-    return crc32(
-        b"%b%b%b%b%b%b%b"
-        % (name, body[4:-52], body[-8:], body[-52:-32], _INT.pack(creates), body[-28:-24], _LONG.pack(owner))
-    )
+    tail = body[-28:-24] + _LONG.pack(hidden_owner) if hidden_owner else body[-28:-16]
+    return crc32(b"".join((name, body[4:-52], body[-8:], body[-52:-32], _INT.pack(creates), tail)))
 
 
 class Triggers(Protocol):
@@ -280,15 +269,14 @@ class DataTree:
         """The digest of the whole tree, from nothing."""
         return (
             sum(
-                node_digest(path, body, self.creates.get(path, 0), self.owner_of(path, body))
+                node_digest(path, body, self.creates.get(path, 0), self.owners.get(path, 0))
                 for path, body in self.bodies.items()
             )
             & _MASK64
         )
 
     def _digest_of(self, path: bytes) -> int:
-        body = self.bodies[path]
-        return node_digest(path, body, self.creates.get(path, 0), self.owner_of(path, body))
+        return node_digest(path, self.bodies[path], self.creates.get(path, 0), self.owners.get(path, 0))
 
     # -- changing
 

@@ -10,13 +10,14 @@ answered, so no connection ever sees its requests answered out of order or a lat
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import attrs
 import structlog
 
 from server.acls import AccessRules
 from server.apply_txn import apply_txn
+from server.client_protocol import CLOSED, ClientConnection
 from server.client_sessions import Sessions
 from server.connection_throttle import ConnectionThrottle
 from server.data_tree import DataTree
@@ -24,9 +25,6 @@ from server.prepare_txn import Preparer
 from server.server_stats import ServerStats
 from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, Txn
 from server.watches import Watches
-
-if TYPE_CHECKING:
-    from server.client_protocol import ClientConnection
 
 log = structlog.get_logger()
 
@@ -51,20 +49,9 @@ class Limits:
     enforced_schemes: frozenset[str] = frozenset()
 
 
-class InFlight:
-    """A transaction that is not committed yet, and whom to answer."""
-
-    __slots__ = ("connection", "frame_bytes", "op", "started_ms", "txn", "xid")
-
-    def __init__(
-        self, txn: Txn, connection: "ClientConnection | None", xid: int, op: int, started_ms: int, frame_bytes: int
-    ) -> None:
-        self.txn = txn
-        self.connection = connection
-        self.xid = xid
-        self.op = op
-        self.started_ms = started_ms
-        self.frame_bytes = frame_bytes
+# A transaction that is not committed yet, and whom to answer: xid, opcode, when it began, bytes of the request.
+# A tuple, because one is made for every write.
+InFlight = tuple[Txn, ClientConnection | None, int, int, int, int]
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -81,15 +68,15 @@ class Pipeline:
     watches: Watches = attrs.field(factory=Watches)
     stats: ServerStats = attrs.field(factory=ServerStats)
     handshake_weights: tuple[int, int] = (1, 1)  # tokens for a new session, for a renewed one
-    answer_word: Callable[["ClientConnection", str], bytes] | None = None
+    answer_word: Callable[[ClientConnection, str], bytes] | None = None
     now_ms: int = 0
     wall_ms: int = 0
-    connections: dict[int, "ClientConnection"] = attrs.field(factory=dict)  # by session
+    connections: dict[int, ClientConnection] = attrs.field(factory=dict)  # by session
     in_flight: deque[InFlight] = attrs.field(factory=deque)
     queued_reads: int = 0  # waiting behind writes of their own connection
     reads_in_batch: int = 0
     large_bytes: int = 0  # of large requests in flight
-    resumable: list["ClientConnection"] = attrs.field(factory=list)
+    resumable: list[ClientConnection] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
         self.tree.triggers = self.watches
@@ -111,32 +98,42 @@ class Pipeline:
     def outstanding(self) -> int:
         return len(self.in_flight) + self.queued_reads
 
-    def submit(self, connection: "ClientConnection", xid: int, op: int, body: bytes) -> None:
+    def submit(self, connection: ClientConnection, xid: int, op: int, body: bytes) -> None:
         """A client's write. Raises DecodeError, and does nothing, if its body makes no sense."""
         txn = self.preparer.prepare(connection.session_id, xid, op, body, connection.ids, self.wall_ms)
         self._order(txn, connection, xid, op, len(body))
 
-    def submit_create_session(self, connection: "ClientConnection", timeout_ms: int) -> None:
+    def submit_create_session(self, connection: ClientConnection, timeout_ms: int) -> None:
         txn = self.preparer.create_session(connection.session_id, timeout_ms, self.wall_ms)
         self._order(txn, connection, 0, CREATE_SESSION, 0)
 
-    def submit_close_session(self, session_id: int, connection: "ClientConnection | None" = None, xid: int = 0) -> None:
+    def submit_close_session(self, session_id: int, connection: ClientConnection | None = None, xid: int = 0) -> None:
         txn = self.preparer.close_session(session_id, xid, self.wall_ms)
         self._order(txn, connection, xid, CLOSE_SESSION, 0)
 
     def submit_delete_container(self, path: bytes) -> None:
         self._order(self.preparer.delete_container(path, self.wall_ms), None, 0, 0, 0)
 
-    def _order(self, txn: Txn, connection: "ClientConnection | None", xid: int, op: int, frame_bytes: int) -> None:
+    def _order(self, txn: Txn, connection: ClientConnection | None, xid: int, op: int, frame_bytes: int) -> None:
         if frame_bytes > self.limits.large_request_threshold_bytes >= 0:
             self.large_bytes += frame_bytes
-        self.in_flight.append(InFlight(txn, connection, xid, op, self.now_ms, frame_bytes))
+        self.in_flight.append((txn, connection, xid, op, self.now_ms, frame_bytes))
         self.sink.append(txn.payload)
 
     def committed(self, count: int) -> None:
         """The oldest `count` transactions in flight are durable: apply and answer them, in order."""
+        in_flight, now_ms, writes = self.in_flight, self.now_ms, self.stats.writes
+        same_ms, same_count = -1, 0  # writes that began together are counted together
         for _ in range(count):
-            self._apply(self.in_flight.popleft())
+            done = in_flight.popleft()
+            if done[4] != same_ms:
+                if same_count:
+                    writes.add(now_ms - same_ms, same_count)
+                same_ms, same_count = done[4], 0
+            same_count += 1
+            self._apply(done)
+        if same_count:
+            writes.add(now_ms - same_ms, same_count)
         self.stats.commits += count
         self.resume_paused()
 
@@ -147,19 +144,19 @@ class Pipeline:
             connection.resume()
 
     def _apply(self, done: InFlight) -> None:
-        txn, connection = done.txn, done.connection
+        txn, connection, xid, op, started_ms, frame_bytes = done
         err, body = apply_txn(self.tree, txn)
         self.preparer.applied(txn.zxid)
         if txn.digest is not None:
             self.tree.digest = txn.digest & 0xFFFFFFFFFFFFFFFF
-        if done.frame_bytes > self.limits.large_request_threshold_bytes >= 0:
-            self.large_bytes -= done.frame_bytes
+        if frame_bytes > self.limits.large_request_threshold_bytes >= 0:
+            self.large_bytes -= frame_bytes
         if txn.type == CLOSE_SESSION:
             self._session_closed(txn.session, connection)
-        if connection is not None:
-            connection.write_committed(done, err, body)
+        if connection is not None and connection.state != CLOSED:
+            connection.write_committed(xid, op, txn.zxid, err, body, self.now_ms - started_ms)
 
-    def _session_closed(self, session_id: int, connection: "ClientConnection | None") -> None:
+    def _session_closed(self, session_id: int, connection: ClientConnection | None) -> None:
         self.sessions.forget(session_id)
         holder = self.connections.get(session_id)
         if holder is not None and holder is not connection:

@@ -52,7 +52,9 @@ DIGEST_VERSION: Final = 2
 Args = Any  # the tuple or list described above, by type
 
 _HEADER = Struct(">qiqqi")
+_HEADER_INT = Struct(">qiqqii")
 _DIGEST = Struct(">iq")
+_INT_DIGEST = Struct(">iiq")
 _INT = Struct(">i")
 _INT_LONG = Struct(">iq")
 
@@ -79,7 +81,22 @@ class Txn:
 
 
 def seal(txn: Txn) -> Txn:
-    """Fill in the payload of a transaction that was prepared here."""
+    """Fill in the payload of a transaction that was prepared here.
+
+    The commonest type is packed in two strokes instead of five, which is worth a microsecond.
+    """
+    type_, digest = txn.type, txn.digest
+    if type_ == SET_DATA and digest is not None:
+        path, data, version = txn.args
+        txn.payload = b"".join(
+            (
+                _HEADER_INT.pack(txn.session, txn.cxid, txn.zxid, txn.time_ms, type_, len(path)),
+                path,
+                data,
+                _INT_DIGEST.pack(version, DIGEST_VERSION, digest),
+            )
+        )
+        return txn
     payload = _HEADER.pack(txn.session, txn.cxid, txn.zxid, txn.time_ms, txn.type)
     payload += encode_args(txn.type, txn.args)
     if txn.digest is not None:

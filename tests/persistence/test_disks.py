@@ -1,0 +1,85 @@
+"""What persistence relies on holds for the file system as for its stand-in in memory."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from persistence.disk import Disk, RealDisk, read_chunks, replace_file
+from persistence.txn_log import TxnLog
+from tests.persistence.fake_tree import payloads, recovered
+from tests.persistence.memory_disk import MemoryDisk
+
+
+@pytest.fixture(params=["real", "memory"])
+def disk(request: pytest.FixtureRequest) -> Disk:
+    return RealDisk() if request.param == "real" else MemoryDisk()
+
+
+@pytest.fixture
+def directory(disk: Disk, tmp_path: Path) -> Path:
+    directory = tmp_path / "a" / "b"
+    disk.make_directory(directory)
+    disk.make_directory(directory)
+    return directory
+
+
+def content(disk: Disk, path: Path) -> bytes:
+    return b"".join(read_chunks(disk, path))
+
+
+def test_writing_and_reading_at_offsets(disk: Disk, directory: Path) -> None:
+    path = directory / "file"
+    with closing(disk.create(path)) as file:
+        file.write_at(3, b"defg")
+        file.write_at(0, b"abc")
+        file.sync()
+    disk.sync_directory(directory)
+    assert disk.exists(path)
+    assert disk.is_writable(directory)
+    assert disk.names(directory) == ["file"]
+    with closing(disk.open(path, 2)) as reading:
+        assert [reading.read(3), reading.read(3), reading.read(3)] == [b"cde", b"fg", b""]
+
+
+def test_growing_adds_zeros_and_keeps_the_rest(disk: Disk, directory: Path) -> None:
+    path = directory / "file"
+    with closing(disk.create(path)) as file:
+        file.write_at(0, b"abc")
+        file.grow(5)
+    assert content(disk, path) == b"abc\0\0"
+    assert disk.size(path) == 5
+
+
+def test_creating_empties_what_was_there(disk: Disk, directory: Path) -> None:
+    path = directory / "file"
+    replace_file(disk, path, b"old")
+    disk.create(path).close()
+    assert content(disk, path) == b""
+
+
+def test_cutting_renaming_and_removing(disk: Disk, directory: Path) -> None:
+    one, two = directory / "one", directory / "two"
+    replace_file(disk, one, b"one and more")
+    replace_file(disk, two, b"two")
+    disk.truncate(one, 3)
+    disk.rename(one, two)
+    assert disk.names(directory) == ["two"]
+    assert content(disk, two) == b"one"
+    disk.unlink(two)
+    assert not disk.exists(two)
+    with pytest.raises(FileNotFoundError):
+        disk.open(two)
+
+
+def test_a_log_on_the_disk_is_recovered(disk: Disk, directory: Path) -> None:
+    recovered(disk, snap_dir=directory, log_dir=directory)
+    log = TxnLog(disk, directory, preallocate_bytes=1 << 20)
+    for first in range(1, 100, 10):
+        log.append_batch(payloads(first, first + 9))
+        if first == 51:
+            log.roll()
+    log.close()
+    found, tree = recovered(disk, snap_dir=directory, log_dir=directory)
+    assert found.zxid == 100
+    assert tree.replayed == payloads(1, 100)

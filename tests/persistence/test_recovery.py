@@ -1,0 +1,291 @@
+"""Start-up: which snapshot, which entries, and when to refuse."""
+
+from pathlib import Path
+
+import pytest
+
+from persistence.errors import CorruptLog, CorruptSnapshot, DataDirError
+from persistence.file_names import Compression
+from persistence.log_format import FILE_HEADER, encode_entries
+from persistence.recovery import RecoveryOptions, recover
+from persistence.snapshots import SnapshotOptions, take_snapshot_now
+from tests.persistence.fake_tree import DATA, FakeTree, payload, payloads, recovered
+from tests.persistence.memory_disk import MemoryDisk
+from tests.persistence.test_snapshot_format import GOLDEN, golden_tree
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.make_directory(DATA)
+    return disk
+
+
+def put_log(disk: MemoryDisk, *zxids: int, tail: bytes = bytes(100), name: int | None = None) -> None:
+    entries = encode_entries([payload(zxid) for zxid in zxids])
+    disk.put(DATA / f"log.{zxids[0] if name is None else name:x}", FILE_HEADER + entries + tail)
+
+
+def put_snapshot(disk: MemoryDisk, zxid: int) -> None:
+    tree = golden_tree()
+    tree.zxid = zxid
+    tree.digest = (zxid, 77)
+    take_snapshot_now(disk, DATA, tree, SnapshotOptions())
+
+
+def test_an_empty_directory_gets_a_snapshot_first(disk: MemoryDisk) -> None:
+    found, _ = recovered(disk)
+    assert (found.zxid, found.txns_replayed) == (0, 0)
+    assert disk.names(DATA) == ["snapshot.0"]
+    assert recovered(disk)[0].zxid == 0
+
+
+def test_an_empty_directory_may_be_forbidden(disk: MemoryDisk) -> None:
+    """Then this server must not vote as if it knew everything."""
+    found, _ = recovered(disk, RecoveryOptions(db_autocreate=False))
+    assert found.zxid == -1
+    assert disk.names(DATA) == []
+
+
+def test_the_initialize_mark_allows_an_empty_database_once(disk: MemoryDisk) -> None:
+    disk.put(DATA.parent / "initialize", b"")
+    found, _ = recovered(disk, RecoveryOptions(db_autocreate=False))
+    assert found.zxid == 0
+    assert not disk.exists(DATA.parent / "initialize")
+
+
+def test_the_log_is_replayed_over_the_newest_snapshot(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 2)
+    put_snapshot(disk, 4)
+    put_log(disk, 1, 2, 3)
+    put_log(disk, 4, 5, 6)
+    put_log(disk, 7)
+    found, tree = recovered(disk)
+    assert found.snapshot is not None
+    assert found.snapshot.path == DATA / "snapshot.4"
+    assert (found.zxid, found.txns_replayed) == (7, 3)
+    assert tree.replayed_zxids == [5, 6, 7]
+    assert tree.nodes == golden_tree().nodes
+    assert tree.digest == (4, 77)
+
+
+def test_a_log_that_ends_before_the_snapshot_changes_nothing(disk: MemoryDisk) -> None:
+    """As after a learner was sent a snapshot."""
+    put_log(disk, 1, 2)
+    put_snapshot(disk, 0x2_0000_0000)
+    found, tree = recovered(disk)
+    assert (found.zxid, tree.replayed) == (0x2_0000_0000, [])
+
+
+def test_a_snapshot_bridges_what_the_log_lacks(disk: MemoryDisk) -> None:
+    put_log(disk, 1, 2)
+    put_snapshot(disk, 50)
+    put_log(disk, 51, 52)
+    assert recovered(disk)[1].replayed_zxids == [51, 52]
+
+
+def test_a_new_epoch_starts_anew(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 0)
+    put_log(disk, 0x1_0000_0001, 0x1_0000_0002)
+    put_log(disk, 0x3_0000_0001)
+    assert recovered(disk)[0].zxid == 0x3_0000_0001
+
+
+def test_entries_logged_twice_are_replayed_once(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 0)
+    put_log(disk, 1, 2, 3, 4)
+    put_log(disk, 3, 4, 5)
+    assert recovered(disk)[1].replayed_zxids == [1, 2, 3, 4, 5]
+
+
+def test_a_gap_inside_a_file_is_history(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 0)
+    put_log(disk, 1, 2, 5, 6)
+    assert recovered(disk)[1].replayed_zxids == [1, 2, 5, 6]
+
+
+def test_a_digest_from_before_the_snapshot_is_not_used(disk: MemoryDisk) -> None:
+    """A new leader's snapshot is named by a zxid that no transaction has."""
+    tree = golden_tree()
+    tree.zxid, tree.digest = 0x2_0000_0000, (0x1_0000_0007, 5)
+    take_snapshot_now(disk, DATA, tree, SnapshotOptions())
+    assert recovered(disk)[1].digest == (0, 0)
+
+
+def test_a_corrupt_snapshot_gives_way_to_an_older_one(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 2)
+    put_snapshot(disk, 4)
+    put_log(disk, 1, 2, 3, 4, 5)
+    disk._inode(DATA / "snapshot.4").content[100] ^= 1
+    disk.put(DATA / "snapshot.5", b"cut short")
+    disk.put(DATA / "snapshot.6.gz", b"\x1f\x8b and no more")
+    disk.put(DATA / "snapshot.7.snappy", b"\x82SNAPPY\0" + bytes(8) + b"\0\0\0\x04oops")
+    found, tree = recovered(disk)
+    assert found.snapshot is not None
+    assert found.snapshot.zxid == 2
+    assert tree.resets == 3
+    assert tree.replayed_zxids == [3, 4, 5]
+
+
+def test_an_older_snapshot_needs_the_log_in_between(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 2)
+    put_snapshot(disk, 8)
+    put_log(disk, 9, 10)
+    disk._inode(DATA / "snapshot.8").content[100] ^= 1
+    with pytest.raises(CorruptLog, match=r"the snapshot ends at zxid 0x2, and log\.9 starts at 0x9"):
+        recovered(disk)
+
+
+@pytest.mark.parametrize("names", [["snapshot.3"], ["snapshot.3", "snapshot.5.gz"]])
+@pytest.mark.parametrize("content", [GOLDEN[:-6] + b"\1" + GOLDEN[-5:], b"cut short"])
+def test_snapshots_of_which_none_can_be_loaded_are_refused(
+    disk: MemoryDisk, names: list[str], content: bytes
+) -> None:
+    """Also without any log: an empty tree would be a silent loss of everything."""
+    for name in names:
+        disk.put(DATA / name, content)
+    with pytest.raises(CorruptSnapshot, match="none of the"):
+        recovered(disk)
+
+
+def test_a_broken_first_snapshot_is_no_loss(disk: MemoryDisk) -> None:
+    disk.put(DATA / "snapshot.0", b"cut short")
+    assert recovered(disk)[0].zxid == 0
+    assert recovered(disk)[0].zxid == 0
+
+
+def test_logs_without_any_snapshot_are_refused(disk: MemoryDisk) -> None:
+    put_log(disk, 1, 2, 3)
+    with pytest.raises(DataDirError, match="No snapshot found, but there are log entries"):
+        recovered(disk)
+
+
+def test_logs_without_any_snapshot_may_be_trusted(disk: MemoryDisk) -> None:
+    put_log(disk, 1, 2, 3)
+    found, tree = recovered(disk, RecoveryOptions(trust_empty=True))
+    assert (found.zxid, found.snapshot) == (3, None)
+    assert tree.replayed_zxids == [1, 2, 3]
+
+
+def test_a_missing_file_is_a_hole(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 0)
+    put_log(disk, 1, 2, 3)
+    put_log(disk, 6, 7)
+    with pytest.raises(
+        CorruptLog, match=r"log\.1 and what came before it end at zxid 0x3, and log\.6 starts at 0x6"
+    ):
+        recovered(disk)
+
+
+def test_a_tear_in_an_earlier_file_is_harmless_if_nothing_is_missing(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 0)
+    put_log(disk, 1, 2, 3, tail=encode_entries([payload(4)])[:30])
+    put_log(disk, 4, 5)
+    assert recovered(disk)[1].replayed_zxids == [1, 2, 3, 4, 5]
+
+
+def test_a_tear_in_an_earlier_file_is_a_hole_if_something_is_missing(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 0)
+    put_log(disk, 1, 2, 3, tail=encode_entries([payload(4)])[:30])
+    put_log(disk, 5, 6)
+    with pytest.raises(CorruptLog, match="has a hole"):
+        recovered(disk)
+
+
+def broken_entry(zxid: int) -> bytes:
+    entry = encode_entries([payload(zxid)])
+    return entry[:20] + bytes([entry[20] ^ 1]) + entry[21:]
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_a_wrong_checksum_is_refused(disk: MemoryDisk, later: bool) -> None:
+    """In an earlier file and at the end of the last: the entry may have been acknowledged."""
+    put_snapshot(disk, 0)
+    put_log(disk, 1, 2, tail=broken_entry(3) + bytes(50))
+    if later:
+        put_log(disk, 3, 4)
+    with pytest.raises(
+        CorruptLog, match=r"log\.1, byte 114: what follows zxid 0x2 is damaged.*truncate -s 114"
+    ):
+        recovered(disk)
+
+
+def test_a_damaged_snapshot_and_log_name_the_remedy(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 0)
+    put_log(disk, 1, 2, tail=broken_entry(3) + encode_entries([payload(4)]))
+    with pytest.raises(CorruptLog) as failure:
+        recovered(disk)
+    assert failure.value.file == DATA / "log.1"
+    assert failure.value.offset == 114
+    assert "let it fetch the data from the leader" in failure.value.remedy
+
+
+def test_a_torn_tail_is_cut_and_the_next_entry_goes_elsewhere(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 0)
+    put_log(disk, 1, 2, tail=encode_entries([payload(3)])[:-5] + bytes(500))
+    found, _ = recovered(disk)
+    assert found.zxid == 2
+    assert disk.get(DATA / "log.1") == FILE_HEADER + encode_entries(payloads(1, 2))
+
+
+def test_a_clean_tail_is_left_as_it_is(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 0)
+    put_log(disk, 1, 2, tail=bytes(3 << 20))
+    recovered(disk)
+    assert disk.size(DATA / "log.1") == 114 + (3 << 20)
+
+
+def test_bytes_far_behind_the_zeros_are_noticed(disk: MemoryDisk) -> None:
+    """A file that lost a stretch in its middle looks, at first, as if it ended there."""
+    put_snapshot(disk, 0)
+    entries = encode_entries([payload(zxid, b"x" * 1000) for zxid in range(4, 1500)])
+    put_log(disk, 1, 2, tail=bytes((2 << 20) - 114) + entries)
+    with pytest.raises(CorruptLog, match="damaged"):
+        recovered(disk)
+
+
+def test_an_empty_last_log_is_removed(disk: MemoryDisk) -> None:
+    """Apache creates a log before it writes to it."""
+    put_snapshot(disk, 0)
+    put_log(disk, 1, 2)
+    disk.put(DATA / "log.3", b"")
+    assert recovered(disk)[0].zxid == 2
+    assert not disk.exists(DATA / "log.3")
+
+
+@pytest.mark.parametrize("content", [b"", b"ZKLG\0\0", FILE_HEADER[:15], b"ZKSN" + FILE_HEADER[4:]])
+def test_any_other_file_that_is_no_log_is_refused(disk: MemoryDisk, content: bytes) -> None:
+    put_snapshot(disk, 0)
+    put_log(disk, 1, 2)
+    disk.put(DATA / "log.3", content)
+    put_log(disk, 4, 5)
+    with pytest.raises(CorruptLog, match=r"log\.3, byte 0: not a transaction log"):
+        recovered(disk)
+
+
+def test_a_log_with_only_a_header_says_nothing(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 0)
+    put_log(disk, 1, 2)
+    disk.put(DATA / "log.3", FILE_HEADER + bytes(1000))
+    assert recovered(disk)[0].zxid == 2
+
+
+def test_progress_reaches_its_total(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 2)
+    put_log(disk, 1, 2, 3, tail=bytes(3 << 20))
+    steps: list[tuple[str, int, int]] = []
+    recover(disk, DATA, DATA, FakeTree(), RecoveryOptions(), lambda *step: steps.append(step))
+    for what in ("snapshot", "log"):
+        done = [step for step in steps if step[0] == what]
+        assert done[-1][1] == done[-1][2] > 0
+        assert done == sorted(done)
+
+
+def test_separate_directories(disk: MemoryDisk) -> None:
+    logs = Path("/logs/version-2")
+    disk.make_directory(logs)
+    take_snapshot_now(disk, DATA, golden_tree(), SnapshotOptions(compression=Compression.GZIP))
+    disk.put(logs / "log.7", FILE_HEADER + encode_entries(payloads(7, 9)))
+    found, tree = recovered(disk, log_dir=logs)
+    assert found.zxid == 9
+    assert tree.replayed_zxids == [7, 8, 9]

@@ -94,15 +94,28 @@ def measure_and_report(sides: Sequence[Kind], choice: Choice, plan: Plan) -> str
     of_sizes = [figure for figure in figures_of_sizes(plan) if choice.wants(figure)]
     measured: list[list[Round]] = [[] for _ in sides]
     for number in range(1, plan.rounds + 1):
-        for rounds, kind in zip(measured, sides, strict=True):
-            click.echo(f"round {number} of {plan.rounds}: {kind}", err=True)
-            result: Round = {}
-            if loads or of_one_life:
-                result |= measure_loads(kind, loads, plan)
-            if of_sizes:
-                result |= measure_sizes(kind, plan)
-            rounds.append(result)
+        click.echo(f"round {number} of {plan.rounds}", err=True)
+        # Who goes first changes from round to round, in case it matters.
+        order = list(range(len(sides))) if number % 2 else list(reversed(range(len(sides))))
+        turns = measure_round([sides[side] for side in order], loads, of_one_life, of_sizes, plan)
+        for side, result in zip(order, turns, strict=True):
+            measured[side].append(result)
     return render(measured, sides, loads, [*of_one_life, *of_sizes], plan)
+
+
+def measure_round(
+    kinds: Sequence[Kind],
+    loads: Sequence[Load],
+    of_one_life: Sequence[Figure],
+    of_sizes: Sequence[Figure],
+    plan: Plan,
+) -> list[Round]:
+    rounds: list[Round] = [{} for _ in kinds]
+    if loads or of_one_life:
+        rounds = measure_loads(kinds, loads, plan)
+    if of_sizes:
+        rounds = [result | measure_sizes(kind, plan) for kind, result in zip(kinds, rounds, strict=True)]
+    return rounds
 
 
 def render(

@@ -1,14 +1,14 @@
-"""Measuring one server: started fresh, taken through the loads, asked for its memory, stopped.
+"""Measuring servers: started fresh, taken through the loads, asked for their memory, stopped.
 
-A round of one server gives a Sample per load or figure. The next round is the other server's: what the
-machine does meanwhile (it is never quite idle) then falls on both.
+A round gives, for each server, a Sample per load or figure. Servers take turns within seconds, because what
+the machine does meanwhile (it is never quite idle) shall fall on both.
 """
 
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
@@ -107,17 +107,31 @@ def fresh_server(kind: Kind, snap_count: int) -> Iterator[Server]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def measure_loads(kind: Kind, loads: Sequence[Load], plan: Plan) -> Round:
-    """Cold start, idle memory, every load, and memory after all of them: one server, one life."""
-    with fresh_server(kind, plan.snap_count) as server:
-        samples = {COLD_START.name: figure_sample(cold_start_seconds(server) * 1000)}
-        time.sleep(plan.idle_seconds)
-        samples[IDLE_RSS.name] = figure_sample(server.rss_bytes / MB)
-        warm_up(server, loads, plan)
+def measure_loads(kinds: Sequence[Kind], loads: Sequence[Load], plan: Plan) -> list[Round]:
+    """Cold start, idle memory, every load, and memory after all of them; a Round for each server.
+
+    All servers live at the same time, but only one of them has work to do, and they take turns load by load.
+    """
+    with ExitStack() as running:
+        servers = [running.enter_context(fresh_server(kind, plan.snap_count)) for kind in kinds]
+        rounds = [measure_start(server, plan) for server in servers]
+        for server in servers:
+            warm_up(server, loads, plan)
         for load in loads:
-            samples[load.name] = measure_load(server, load, plan)
-        samples[LOADED_RSS.name] = figure_sample(server.rss_bytes / MB)
-    return samples
+            for server, samples in zip(servers, rounds, strict=True):
+                samples[load.name] = measure_load(server, load, plan)
+        for server, samples in zip(servers, rounds, strict=True):
+            samples[LOADED_RSS.name] = figure_sample(server.rss_bytes / MB)
+    return rounds
+
+
+def measure_start(server: Server, plan: Plan) -> Round:
+    start_seconds = cold_start_seconds(server)
+    time.sleep(plan.idle_seconds)
+    return {
+        COLD_START.name: figure_sample(start_seconds * 1000),
+        IDLE_RSS.name: figure_sample(server.rss_bytes / MB),
+    }
 
 
 def measure_load(server: Server, load: Load, plan: Plan) -> Sample:

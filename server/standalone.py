@@ -119,7 +119,10 @@ class Standalone:
         )
         stored = StoredTree(tree, digests=config.digest_enabled)
         dirs = open_data_dirs(disk, config.data_dir, config.data_log_dir, autocreate=config.datadir_autocreate)
+        gc.disable()  # a tree is no garbage, and looking for some while it grows only costs time
         recovered = recover(disk, dirs.snap_dir, dirs.log_dir, stored, _recovery_options(config), progress)
+        gc.freeze()  # what was loaded stays: no collection need look at it again
+        gc.enable()
         _delete_ownerless_ephemerals(tree)
         sessions = _known_sessions(tree, config.tick_ms)
         rules = access_rules(config)
@@ -136,8 +139,6 @@ class Standalone:
             handshake_weights=_handshake_weights(config),
         )
         pipeline.begin_batch(now_ms(), wall_ms())
-        gc.collect()
-        gc.freeze()  # what was loaded stays: no collection need look at it again
         server = cls(
             config, disk, dirs, log_offload, snapshot_offload, random, recovered, stored, pipeline, txn_log, writer
         )

@@ -7,6 +7,7 @@ record uses jute.record.decode; the two are tested to agree.
 from struct import Struct
 
 from jute.record import DecodeError
+from server.acls import OPEN_ACL
 
 _INT = Struct(">i")
 _LONG = Struct(">q")
@@ -23,14 +24,26 @@ class WireReader:
         self.offset = offset
 
     def read_bool(self) -> bool:
-        return self._take(1) != b"\x00"
+        at = self.offset
+        if at >= len(self.data):
+            raise _cut_short()
+        self.offset = at + 1
+        return self.data[at] != 0
 
     def read_int(self) -> int:
-        value: int = _INT.unpack(self._take(4))[0]
+        at = self.offset
+        if at + 4 > len(self.data):
+            raise _cut_short()
+        self.offset = at + 4
+        value: int = _INT.unpack_from(self.data, at)[0]
         return value
 
     def read_long(self) -> int:
-        value: int = _LONG.unpack(self._take(8))[0]
+        at = self.offset
+        if at + 8 > len(self.data):
+            raise _cut_short()
+        self.offset = at + 8
+        value: int = _LONG.unpack_from(self.data, at)[0]
         return value
 
     def read_string(self) -> bytes | None:
@@ -41,23 +54,26 @@ class WireReader:
         """A jute buffer with its length in front."""
         start = self.offset
         length = self.read_int()
-        if length > 0:
-            self._take(length)
-        elif length < -1:
+        if length < -1:
             raise DecodeError(f"a length of {length} is impossible")
+        if length > 0:
+            self.offset += length
+            if self.offset > len(self.data):
+                raise _cut_short()
         return self.data[start : self.offset]
 
     def read_acl(self) -> bytes:
-        """A vector of ACLs with its count in front."""
+        """A vector of ACLs with its count in front; nearly always it is the open one."""
         start = self.offset
+        if self.data.startswith(OPEN_ACL, start):
+            self.offset = start + len(OPEN_ACL)
+            return OPEN_ACL
         for _ in range(self.read_int()):
-            self._take(4)
+            self.read_int()
             self.read_buffer()
             self.read_buffer()
         return self.data[start : self.offset]
 
-    def _take(self, length: int) -> bytes:
-        start, self.offset = self.offset, self.offset + length
-        if self.offset > len(self.data):
-            raise DecodeError("the record ends in the middle of a field")
-        return self.data[start : self.offset]
+
+def _cut_short() -> DecodeError:
+    return DecodeError("the record ends in the middle of a field")

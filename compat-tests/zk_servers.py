@@ -284,7 +284,8 @@ def _reference_command(zoo_cfg: Path, jvm_flags: Sequence[str]) -> list[str]:
 
 
 def _triokeeper_command(zoo_cfg: Path, _jvm_flags: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "server.cli", "start", str(zoo_cfg)]
+    """What the command `triokeeper` runs, but surely from this checkout, whatever is installed."""
+    return [sys.executable, "-c", "from server.cli import main; main()", "start", str(zoo_cfg)]
 
 
 COMMANDS: Mapping[Kind, Callable[[Path, Sequence[str]], list[str]]] = {

@@ -393,3 +393,10 @@ def test_without_standalone_even_one_server_is_an_ensemble(tmp_path: Path) -> No
     text = "dataDir=DIR/data\nstandaloneEnabled=false\ninitLimit=1\nsyncLimit=1\nserver.1=localhost:2888:3888"
 
     assert load_config(write_zoo_cfg(tmp_path, text, my_id="1"), {}).config.is_distributed
+
+
+def test_the_sample_configuration_is_without_fault() -> None:
+    loaded = load_config(Path(__file__).parents[2] / "docs" / "zoo.cfg", {})
+
+    assert messages(loaded, "warning") + messages(loaded, "error") == []
+    assert loaded.config.four_letter_words_whitelist == {"srvr", "ruok", "stat", "mntr", "conf"}

@@ -1,69 +1,102 @@
 """What the server counts about itself, for four-letter words and metrics.
 
-Counting happens once for a batch of requests, not once for each: see client_protocol.py.
+Counting happens once for a batch of requests, not once for each: see client_protocol.py. How the numbers are
+shown is in metrics.py.
 """
+
+from collections import Counter
 
 import attrs
 
+from jute.opcodes import EventType
+from server.summaries import PercentileSummary, Sizes, Summary
 
-@attrs.define
-class Latency:
-    """Milliseconds from a request's arrival to its reply."""
+_NODE_EVENTS = (
+    EventType.NODE_CREATED,
+    EventType.NODE_DELETED,
+    EventType.NODE_DATA_CHANGED,
+    EventType.NODE_CHILDREN_CHANGED,
+)
 
-    min_ms: int | None = None
-    max_ms: int = 0
-    total_ms: int = 0
-    count: int = 0
 
-    def add(self, elapsed_ms: int, count: int = 1) -> None:
-        self.count += count
-        self.total_ms += elapsed_ms * count
-        if elapsed_ms > self.max_ms:
-            self.max_ms = elapsed_ms
-        if self.min_ms is None or elapsed_ms < self.min_ms:
-            self.min_ms = elapsed_ms
+class NamespaceSummaries(dict[bytes, Summary]):
+    """A summary for each namespace, that is, for each child of the root, by its name."""
 
-    @property
-    def average_ms(self) -> float:
-        return self.total_ms / self.count if self.count else 0.0
+    def add(self, path: bytes, number: int) -> None:
+        """Something happened to a node; the root itself belongs to no namespace."""
+        end = path.find(b"/", 1)
+        namespace = path[1:end] if end > 0 else path[1:]
+        if namespace:
+            summary = self.get(namespace)
+            if summary is None:
+                summary = self[namespace] = Summary()
+            summary.add(number)
 
 
 @attrs.define
 class ServerStats:
-    """Counters since the start, or since the word srst."""
+    """Counters since the start, or since the word srst; times are in milliseconds."""
 
+    # Packets and bytes
     packets_received: int = 0
     packets_sent: int = 0
-    reads: Latency = attrs.field(factory=Latency)
-    writes: Latency = attrs.field(factory=Latency)
-    connections_rejected: int = 0
-    connections_dropped: int = 0
-    connections_made: int = 0
-    sessions_expired: int = 0
-    auth_failures: int = 0
-    unrecoverable_errors: int = 0
-    large_requests_rejected: int = 0
     bytes_received: int = 0
     bytes_sent: int = 0
-    watches_fired: int = 0
+    word_bytes: int = 0  # of answers to four-letter words
+    responses: Sizes = attrs.field(factory=Sizes)  # whole frames
+
+    # Connections and sessions
+    connections_made: int = 0
+    connections_rejected: int = 0
+    connections_dropped: int = 0
+    connections_lost: int = 0  # the client closed the socket without closing its session
+    connections_idle: int = 0  # closed because nothing was heard
+    connect_requests: int = 0
+    token_deficits: Summary = attrs.field(factory=Summary)  # of the throttle, at each connect request
+    sessions_renewed: int = 0
+    sessions_expired: int = 0
+    auth_failures: int = 0
+
+    # Requests
+    reads: PercentileSummary = attrs.field(factory=PercentileSummary)  # from a request's arrival to its reply
+    writes: PercentileSummary = attrs.field(factory=PercentileSummary)
+    throttled_ops: int = 0
+    large_requests_rejected: int = 0
     commits: int = 0
+    writes_by_namespace: NamespaceSummaries = attrs.field(factory=NamespaceSummaries)  # path and data bytes
+    quota_refusals: Counter[bytes] = attrs.field(factory=Counter)  # by namespace
+
+    # Watches
+    watches_fired: int = 0
+    watch_bytes: int = 0
+    watchers_told: dict[int, Summary] = attrs.field(
+        factory=lambda: {int(event): Summary() for event in _NODE_EVENTS}
+    )  # how many connections watched a change, by the type of the event; changes nobody watched do not count
+
+    # The disk
+    fsyncs: PercentileSummary = attrs.field(factory=PercentileSummary)
+    batch_sizes: Summary = attrs.field(factory=Summary)  # transactions that became durable together
     snapshots: int = 0
-    fsyncs: Latency = attrs.field(factory=Latency)
-    snapshot_times: Latency = attrs.field(factory=Latency)
+    snapshot_times: Summary = attrs.field(factory=Summary)
+    snapshot_errors: int = 0
+    snapshots_rate_limited: int = 0
+    restore_times: Summary = attrs.field(factory=Summary)
+    restore_errors: int = 0
+    restores_rate_limited: int = 0
+    load_times: Summary = attrs.field(factory=Summary)  # of the whole database, at the start
+    snapshot_load_times: Summary = attrs.field(factory=Summary)
+    replay_times: Summary = attrs.field(factory=Summary)
+    txns_replayed: Summary = attrs.field(factory=Summary)
+    digest_mismatches: int = 0
+    unrecoverable_errors: int = 0
 
     @property
-    def requests(self) -> Latency:
+    def requests(self) -> Summary:
         """Reads and writes together, as the words show them."""
-        both = (self.reads, self.writes)
-        lows = [each.min_ms for each in both if each.min_ms is not None]
-        return Latency(
-            min(lows, default=None),
-            max(each.max_ms for each in both),
-            sum(each.total_ms for each in both),
-            sum(each.count for each in both),
-        )
+        return Summary.of_all((self.reads, self.writes))
 
     def reset(self) -> None:
-        self.packets_received = self.packets_sent = 0
-        self.reads = Latency()
-        self.writes = Latency()
+        """Start counting anew; failed authentications are not reset, as in the original."""
+        fresh = ServerStats(auth_failures=self.auth_failures)
+        for field in attrs.fields(ServerStats):
+            setattr(self, field.name, getattr(fresh, field.name))

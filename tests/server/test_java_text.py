@@ -1,0 +1,40 @@
+"""Numbers and dates as Java writes them; the expected texts are Java's."""
+
+from datetime import UTC, timedelta, timezone
+
+import pytest
+
+from server.java_text import java_date, java_double, java_hex
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.0, "0.0"),
+        (26.0, "26.0"),
+        (1.5032, "1.5032"),
+        (0.001, "0.001"),
+        (0.0005, "5.0E-4"),
+        (0.0001, "1.0E-4"),
+        (9999999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (12345678.9, "1.23456789E7"),
+        (-0.00025, "-2.5E-4"),
+        (float("nan"), "NaN"),
+        (float("inf"), "Infinity"),
+        (float("-inf"), "-Infinity"),
+    ],
+)
+def test_a_double_has_a_point_and_beyond_its_range_an_exponent(number: float, text: str) -> None:
+    assert java_double(number) == text
+
+
+def test_a_negative_long_is_shown_by_its_bits() -> None:
+    assert java_hex(-1) == "ffffffffffffffff"
+    assert java_hex(0x100000FC563001D) == "100000fc563001d"
+
+
+def test_a_date_is_shown_to_the_second_with_its_zone() -> None:
+    wall_ms = 1_794_784_901_999
+    assert java_date(wall_ms, UTC) == "Sun Nov 15 23:21:41 UTC 2026"
+    assert java_date(wall_ms, timezone(timedelta(hours=1), "CET")) == "Mon Nov 16 00:21:41 CET 2026"

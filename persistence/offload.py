@@ -2,8 +2,8 @@
 
 `trio.to_thread.run_sync` hands each call to a pool, through a capacity limiter, and returns through the
 loop's entry queue; a log that syncs thousands of times a second pays for that each time. `WorkerThread` is
-one thread that lives as long as its owner and answers through a socket the loop waits on: a quarter to a
-half of the CPU time a call, measured beside it.
+one thread that lives as long as its owner and answers through a socket the loop waits on: measured beside
+it, half of the CPU time a call or less (most of the rest is waking a thread on another core, twice).
 """
 
 import queue

@@ -107,7 +107,7 @@ async def take_snapshot(
     """Write a snapshot while the server goes on; return it once it is durable (unless told otherwise).
 
     The event loop is held up only for the encoding of one slice at a time; packing and writing happen in
-    `offload`. If it fails or is cancelled, nothing of it is left behind.
+    `offload`. If it fails or is cancelled, nothing of it is left behind. Only one may be taken at a time.
     """
     zxid = source.last_zxid()
     writing = _Writing(disk, directory, zxid, options)

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from persistence.log_format import claimed_entry_size, sound_entry_size, zxid_of
 
-UNSYNCED_ENTRIES_MAX = 1000  # Apache's zookeeper.maxBatchSize, and the most LogWriter puts before one fsync
+UNSYNCED_ENTRIES_MAX = 1000  # Apache's zookeeper.maxBatchSize, and the most TxnLog writes before a sync
 
 _SECTOR_BYTES = 512
 # The upper half of a checksum is zero, so up to this many zeros at the start of an entry prove nothing.

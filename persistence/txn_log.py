@@ -30,6 +30,7 @@ from persistence.log_format import (
     zxid_of,
 )
 from persistence.log_reader import LogReader, list_logs, logs_holding, scan
+from persistence.torn_tail import UNSYNCED_ENTRIES_MAX
 
 log = structlog.get_logger()
 
@@ -97,9 +98,14 @@ class TxnLog:
         self._durable: tuple[LogFile, int] | None = None
 
     def append_batch(self, payloads: Sequence[bytes]) -> None:
-        """Write the payloads behind all earlier ones and return once they are durable, by one sync."""
-        if not payloads:
-            return
+        """Write the payloads behind all earlier ones and return once they are durable.
+
+        One sync, or one for every UNSYNCED_ENTRIES_MAX of them: recovery relies on that bound.
+        """
+        for start in range(0, len(payloads), UNSYNCED_ENTRIES_MAX):
+            self._append(payloads[start : start + UNSYNCED_ENTRIES_MAX])
+
+    def _append(self, payloads: Sequence[bytes]) -> None:
         if self._failed:
             raise OSError("the transaction log failed before; what it holds is unknown until a restart")
         self._failed = True

@@ -1,13 +1,17 @@
 """Start-up: which snapshot, which entries, and when to refuse."""
 
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from persistence.errors import CorruptLog, CorruptSnapshot, DataDirError
 from persistence.file_names import Compression
 from persistence.log_format import FILE_HEADER, encode_entries
 from persistence.recovery import RecoveryOptions, recover
+from persistence.snapshot_format import Node
 from persistence.snapshots import SnapshotOptions, take_snapshot_now
 from tests.persistence.fake_tree import DATA, FakeTree, payload, payloads, recovered
 from tests.persistence.memory_disk import MemoryDisk
@@ -279,6 +283,51 @@ def test_progress_reaches_its_total(disk: MemoryDisk) -> None:
         done = [step for step in steps if step[0] == what]
         assert done[-1][1] == done[-1][2] > 0
         assert done == sorted(done)
+
+
+def test_a_snapshot_ahead_of_the_log_is_said_aloud(disk: MemoryDisk) -> None:
+    """As when a snapshot alone was copied from a server that was changing meanwhile."""
+
+    class Moving(FakeTree):
+        zxids = iter([5, 9])
+
+        def last_zxid(self) -> int:
+            return next(self.zxids)
+
+    take_snapshot_now(disk, DATA, Moving(), SnapshotOptions())
+    with capture_logs() as lines:
+        assert recovered(disk)[0].zxid == 5
+    assert {
+        "event": "log_ends_before_snapshot",
+        "log_zxid": "0x5",
+        "snapshot_zxid": "0x9",
+        "log_level": "error",
+    } in lines
+
+
+def test_a_tree_may_refuse_what_a_snapshot_says(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 2)
+    put_snapshot(disk, 4)
+    put_log(disk, 1, 2, 3, 4)
+
+    class Choosy(FakeTree):
+        def restore_nodes(self, nodes: Iterable[Node]) -> None:
+            super().restore_nodes(nodes)
+            if not self.resets:
+                raise CorruptSnapshot("/a/b has no parent")
+
+    tree = Choosy()
+    assert recover(disk, DATA, DATA, tree, RecoveryOptions()).zxid == 4
+    assert tree.replayed_zxids == [3, 4]
+
+
+def test_snappy_without_its_library_says_what_to_install(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_snapshot_now(disk, DATA, golden_tree(), SnapshotOptions(compression=Compression.SNAPPY))
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    with pytest.raises(DataDirError, match=r"pip install 'triokeeper\[snappy\]'"):
+        recovered(disk)
 
 
 def test_separate_directories(disk: MemoryDisk) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from persistence.errors import CorruptLog, DataDirError
 from persistence.log_format import FILE_HEADER, encode_entries, zxid_of
+from persistence.torn_tail import UNSYNCED_ENTRIES_MAX
 from persistence.txn_log import TxnLog, grown_size
 from tests.persistence.fake_tree import DATA, payload, payloads
 from tests.persistence.memory_disk import MemoryDisk
@@ -61,6 +62,13 @@ def test_a_batch_costs_one_sync_and_a_new_file_one_more_of_the_directory(
     log.append_batch(payloads(1, 50))
     log.append_batch(payloads(51, 100))
     assert disk.syncs == 2
+
+
+def test_a_huge_batch_is_synced_in_parts(disk: MemoryDisk, log: TxnLog) -> None:
+    """A tear is told from damage by how many entries can have been unsynced at once."""
+    log.append_batch(payloads(1, 2 * UNSYNCED_ENTRIES_MAX + 1))
+    assert disk.syncs == 3
+    assert zxids(log, 1) == list(range(1, 2 * UNSYNCED_ENTRIES_MAX + 2))
 
 
 def test_an_empty_batch_does_nothing(disk: MemoryDisk, log: TxnLog) -> None:

@@ -104,7 +104,7 @@ class Metrics:
     summary_sets: Mapping[str, Mapping[str, Summary]]
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(eq=False)
 class MetricsReader:
     """Knows where every number is kept."""
 

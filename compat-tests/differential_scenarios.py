@@ -1,0 +1,236 @@
+"""Random conversations of several clients with one server, step by step.
+
+A profile is the servers' configuration and what it makes worth asking; a seed chooses the profile and every step.
+"""
+
+import random
+from typing import Final
+
+import attrs
+from differential_requests import Requests
+from differential_steps import (
+    UNKNOWN_SESSION,
+    Connect,
+    Drop,
+    Hello,
+    Op,
+    Probe,
+    Request,
+    Send,
+    SendRaw,
+    Step,
+)
+from differential_values import SUPER, SUPER_DIGEST, Values
+from differential_world import World
+from raw_client import wire_buffer, wire_int, wire_string
+
+SLOTS: Final = 3
+AUDITOR: Final = SLOTS  # the slot from which the whole tree is read at the end
+REQUESTS_PER_BURST_MAX: Final = 8
+
+_BAD_LENGTHS: Final = (-1, 0, 1, 7, 0x100000, 2**31 - 1, -(2**31), 0x72756F6B)
+_ODD_XIDS: Final = (0, -3, -4, -8, -100, 2**31 - 1, -(2**31))
+_WORDS: Final = (b"ruok", b"isro", b"srvr", b"dirs", b"wchs", b"conf", b"hash", b"gtmk")
+_BAD_BEGINNINGS: Final = (
+    b"nope",
+    b"\xff\xf4\xff\xfd",
+    wire_int(-1),
+    wire_int(0),
+    wire_int(5) + b"hello",
+    wire_int(0x100000),
+    wire_int(27) + bytes(27),
+    wire_int(28) + bytes(24) + b"\x00\x00\x00\x10",
+    wire_int(28) + bytes(24) + b"\xff\xff\xff\xfe",
+)
+_TAILS: Final = (b"\x00", b"\x00", b"\x01", b"", b"\x05", b"\x00garbage")
+
+# Sessions neither expire nor are containers reaped while a run lasts: both happen when a server finds the time.
+STILL: Final = {
+    "minSessionTimeout": 300_000,
+    "maxSessionTimeout": 900_000,
+    "maxClientCnxns": 0,
+    "forceSync": "no",
+    "4lw.commands.whitelist": "ruok,isro",
+    "DigestAuthenticationProvider.superDigest": SUPER_DIGEST,
+}
+STILL_FLAGS: Final = ("-Dznode.container.checkIntervalMs=100000000",)
+
+
+@attrs.frozen
+class Profile:
+    """A way to configure both servers."""
+
+    name: str
+    settings: dict[str, str] = attrs.field(factory=dict)
+    quota_share: float = 0.1
+    # A quota is checked against what is applied, not what is pending: a burst of writes is a race in the reference.
+    has_write_bursts: bool = True
+
+    @property
+    def has_ttl_nodes(self) -> bool:
+        return "extendedTypesEnabled" in self.settings
+
+    @property
+    def enforces_auth(self) -> bool:
+        return "enforce.auth.enabled" in self.settings
+
+
+PROFILES: Final = (
+    Profile("plain"),
+    Profile("extended types", {"extendedTypesEnabled": "true"}),
+    Profile("enforced quotas", {"enforceQuota": "true"}, quota_share=0.6, has_write_bursts=False),
+    Profile(
+        "no access control", {"skipACL": "yes", "reconfigEnabled": "true", "extendedTypesEnabled": "true"}
+    ),
+    Profile("enforced authentication", {"enforce.auth.enabled": "true", "enforce.auth.schemes": "digest"}),
+)
+
+
+def profile_of(seed: int) -> Profile:
+    return PROFILES[seed % len(PROFILES)]
+
+
+class Scenario:
+    """The steps of one seed, drawn one at a time because they depend on what the reference answered."""
+
+    def __init__(self, seed: int) -> None:
+        self.profile = profile_of(seed)
+        self.world = World(SLOTS + 1)
+        rng = random.Random(f"differential {seed}")
+        self._values = Values(rng, self.world)
+        self._requests = Requests(self._values, self.profile.has_ttl_nodes, self.profile.quota_share)
+
+    def next_step(self) -> Step:
+        values = self._values
+        slot = values.rng.randrange(SLOTS)
+        if slot not in self.world.session_of_slot:
+            return self._connect(slot)
+        roll = values.rng.random()
+        if roll < 0.03:
+            return Send(slot, (self._requests.draw_fatal(),))
+        if roll < 0.04:
+            return SendRaw(slot, self._bad_frame())
+        if roll < 0.05:
+            return Drop(slot)
+        if roll < 0.06:
+            return Probe(values.one_of(_WORDS + _BAD_BEGINNINGS))
+        if roll < 0.075:
+            return self._connect(slot)
+        if roll < 0.09:
+            return Send(slot, (self._requests.numbered(Op.CLOSE_SESSION, b"", "closeSession()"),))
+        if roll < 0.095:
+            return Send(slot, (self._create_session(),))
+        return self._send(slot)
+
+    def _send(self, slot: int) -> Send:
+        values = self._values
+        if values.chance(0.12):
+            return self._burst(slot)
+        request = self._requests.draw()
+        if values.chance(0.04) and request.op != Op.PING:
+            request = attrs.evolve(request, xid=values.one_of(_ODD_XIDS))
+        cut_at = values.rng.randrange(len(request.frame)) if values.chance(0.05) else None
+        return Send(slot, (request,), cut_at)
+
+    def _burst(self, slot: int) -> Send:
+        count = self._values.rng.randint(2, REQUESTS_PER_BURST_MAX)
+        requests = [self._requests.draw() for _ in range(count)]
+        if not self.profile.has_write_bursts:
+            requests = [request for request in requests if request.op in _READS] or requests[:1]
+        elif self._values.chance(0.1):
+            requests.append(self._requests.numbered(Op.CLOSE_SESSION, b"", "closeSession()"))
+        return Send(slot, tuple(requests))
+
+    def _create_session(self) -> Request:
+        timeout_ms = self._values.one_of((300_000, 400_000, 2**31 - 1))
+        return self._requests.numbered(
+            Op.CREATE_SESSION, wire_int(timeout_ms), f"createSession({timeout_ms})"
+        )
+
+    def _bad_frame(self) -> bytes:
+        length = self._values.one_of(_BAD_LENGTHS)
+        return wire_int(length) + self._values.rng.randbytes(min(max(length, 0), 12))
+
+    # -- connecting
+
+    def _connect(self, slot: int) -> Connect:
+        """A new session, or one that was there before: the slot's own, another's, a closed one, none at all."""
+        values, world = self._values, self.world
+        hello = Hello(
+            timeout_ms=values.one_of((300_000, 300_000, 450_000, 900_001, 0, -1, 2**31 - 1, -(2**31))),
+            last_zxid=self._last_zxid(),
+            protocol_version=0 if values.chance(0.9) else values.one_of((1, -1, 2**31 - 1)),
+            tail=values.one_of(_TAILS),
+        )
+        if values.chance(0.5) and world.sessions_count:
+            hello = attrs.evolve(hello, session=self._known_session(), password=self._password())
+        elif values.chance(0.05):
+            hello = attrs.evolve(hello, session=UNKNOWN_SESSION)
+        elif values.chance(0.1):
+            hello = attrs.evolve(hello, password=self._password())
+        return Connect(slot, hello, self._behind())
+
+    def _last_zxid(self) -> int:
+        if self._values.chance(0.8):
+            return self._values.one_of((0, self.world.zxid))
+        return self._values.one_of((-1, -(2**63), self.world.zxid + 1, 2**63 - 1))
+
+    def _known_session(self) -> int:
+        alive = self.world.sessions_alive
+        if alive and self._values.chance(0.9):
+            return self._values.one_of(alive)
+        return self._values.rng.randrange(self.world.sessions_count)
+
+    def _password(self) -> str:
+        return "right" if self._values.chance(0.8) else self._values.one_of(("wrong", "short", "null"))
+
+    def _behind(self) -> tuple[Request, ...]:
+        if self.profile.enforces_auth and self._values.chance(0.85):
+            return (self.authenticate(b"u1:p1"),)
+        if self._values.chance(0.1):
+            return tuple(self._requests.draw() for _ in range(self._values.rng.randint(1, 3)))
+        return ()
+
+    def authenticate(self, credentials: bytes) -> Request:
+        body = wire_int(0) + wire_string("digest") + wire_buffer(credentials)
+        return self._requests.numbered(Op.AUTH, body, f"auth(0, 'digest', {credentials!r})")
+
+    # -- the tree at the end
+
+    def begin_audit(self) -> Step:
+        return Connect(AUDITOR, Hello(), (self.authenticate(SUPER),))
+
+    def audit(self, path: bytes) -> Send:
+        """Everything there is to know about a node, in one burst."""
+        name = wire_string(path)
+        return Send(
+            AUDITOR,
+            (
+                self._requests.numbered(Op.GET_CHILDREN2, name + b"\x00", f"getChildren2({path!r})"),
+                self._requests.numbered(Op.GET_DATA, name + b"\x00", f"getData({path!r})"),
+                self._requests.numbered(Op.GET_ACL, name, f"getAcl({path!r})"),
+            ),
+        )
+
+
+_READS: Final = frozenset(
+    {
+        Op.EXISTS,
+        Op.GET_DATA,
+        Op.GET_ACL,
+        Op.GET_CHILDREN,
+        Op.GET_CHILDREN2,
+        Op.SYNC,
+        Op.PING,
+        Op.CHECK_WATCHES,
+        Op.REMOVE_WATCHES,
+        Op.MULTI_READ,
+        Op.SET_WATCHES,
+        Op.SET_WATCHES2,
+        Op.ADD_WATCH,
+        Op.GET_EPHEMERALS,
+        Op.GET_ALL_CHILDREN_NUMBER,
+        Op.WHO_AM_I,
+        Op.AUTH,
+    }
+)

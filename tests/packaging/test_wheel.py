@@ -120,6 +120,7 @@ def test_the_installed_server_serves(installation: Installation, tmp_path: Path)
         cwd=installation.project,
         env=installation.environ,
         stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
     )
     with process:
@@ -136,10 +137,12 @@ def test_the_installed_server_serves(installation: Installation, tmp_path: Path)
 
 def serving_port(process: subprocess.Popen[str]) -> int:
     assert process.stdout is not None
+    lines = []
     for line in process.stdout:
+        lines.append(line)
         if match := re.search(r"serving on \S+:(\d+)", line):
             return int(match[1])
-    raise AssertionError("the server ended before it served")
+    raise AssertionError(f"the server ended before it served: {''.join(lines)}")
 
 
 def connect(port: int) -> bytes:

@@ -1,7 +1,10 @@
 /* A load generator for ZooKeeper's client port that believes no reply.
  *
- * One thread, one epoll set, N connections with up to D requests outstanding each (closed loop: a request leaves
- * when a reply has come). Every reply is checked: its xid is the oldest one outstanding, zxids never go back, no
+ * One thread, one epoll set, N connections with up to D requests outstanding each. Normally a request leaves when a
+ * reply has come (closed loop). With --rate requests leave when they are due, whether or not the server keeps up,
+ * and are timed from when they were due: so a pause is felt by all who would have asked meanwhile, not by N alone.
+ *
+ * Every reply is checked: its xid is the oldest one outstanding, zxids never go back, no
  * error, the exact length, and the contents. Anything else ends the run with status 2 and a sentence, so a figure
  * that gets printed is a figure of right answers.
  *
@@ -14,7 +17,7 @@
  * gives no reply for STALL_SECONDS ends the run.
  *
  * Modes (--op):
- *   ping exists getData getChildren setData createDelete mixed   closed loop for --seconds, after --lead-in seconds
+ *   ping exists getData getChildren setData createDelete mixed   for --seconds, after --lead-in seconds
  *   connect   whole lives of sessions: connect, handshake, close; --connections of them at any time
  *   fanout    --connections watchers of one node; timed from the write to each of them being told
  *   fill      --count persistent nodes of --bytes each, a thousand to a folder, from folder --first-folder on
@@ -35,6 +38,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -70,7 +74,7 @@ static struct {
     enum mode mode;
     int port, connections, depth, bytes, first_folder;
     long count;
-    double seconds, lead_in, window;
+    double seconds, lead_in, window, rate;
     int server_pid;
 } want = {.mode = MODES, .connections = 50, .depth = 1, .bytes = 100, .count = 1000, .seconds = 2, .lead_in = 0.3};
 
@@ -214,8 +218,8 @@ static void stop_measuring(int64_t now) {
     measured.own_cpu += own_cpu_seconds();
 }
 
-static struct histogram *window_at(int64_t now) {
-    int index = want.window > 0 ? (int)((double)(now - measured.from) / 1e9 / want.window) : 0;
+static struct histogram *window_at(int64_t when) {
+    int index = want.window > 0 && when > measured.from ? (int)((double)(when - measured.from) / 1e9 / want.window) : 0;
     if (index >= measured.windows_size) {
         int size = 2 * index + 64;
         struct histogram *larger = allocate((size_t)size * sizeof *larger);
@@ -232,7 +236,7 @@ static struct histogram *window_at(int64_t now) {
 static void record(int64_t sent, int64_t now) {
     if (!measured.on) return;
     measured.requests++;
-    window_at(now)->count[bucket_of(now - sent)]++;
+    window_at(sent)->count[bucket_of(now - sent)]++;
 }
 
 static void print_window(const struct histogram *h) {
@@ -646,7 +650,7 @@ static void took_reply(struct connection *c, const uint8_t *frame, size_t length
     } else if (want.mode == M_FANOUT && p.opcode == GET_DATA) {
         if (++round_of_watches.armed == want.connections && !stopping)
             start_round_of_watches(&connections[want.connections], now);
-    } else if (c->state == READY && p.counts && !stopping) {
+    } else if (c->state == READY && p.counts && !stopping && !want.rate) {
         ask_next(c, p.opcode, frame + 16, now);
     }
 }
@@ -695,9 +699,46 @@ static void on_connected(struct connection *c) {
     send_connect_request(c);
 }
 
+/* ---- requests that leave when they are due ------------------------------------------------------------------ */
+
+static struct {
+    int timer;
+    int64_t first, sent; /* when the first one was due, and how many have left */
+} schedule;
+
+static int64_t next_due(void) { return schedule.first + (int64_t)((double)schedule.sent * 1e9 / want.rate); }
+
+static void wait_for_next_due(void) {
+    int64_t due = next_due();
+    struct itimerspec at = {.it_value = {.tv_sec = due / NS_PER_S, .tv_nsec = due % NS_PER_S}};
+    if (timerfd_settime(schedule.timer, TFD_TIMER_ABSTIME, &at, NULL)) die("timerfd_settime: %s", strerror(errno));
+}
+
+static void start_schedule(int64_t now) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    schedule.timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    if (schedule.timer < 0) die("timerfd_create: %s", strerror(errno));
+    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, schedule.timer, &event)) die("epoll_ctl: %s", strerror(errno));
+    schedule.first = now;
+    wait_for_next_due();
+}
+
+static void on_due(void) {
+    uint64_t expirations;
+    ssize_t ignored = read(schedule.timer, &expirations, sizeof expirations);
+    (void)ignored;
+    for (int64_t now = now_ns(); !stopping && next_due() <= now; schedule.sent++) {
+        struct connection *c = &connections[schedule.sent % want.connections];
+        ask_next(c, 0, NULL, next_due());
+        flush(c);
+    }
+    if (!stopping) wait_for_next_due();
+}
+
 static void on_event(const struct epoll_event *event) {
     struct connection *c = event->data.ptr;
-    if (c->state == CONNECTING) on_connected(c);
+    if (!c) on_due();
+    else if (c->state == CONNECTING) on_connected(c);
     else if (event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)) on_readable(c);
     else if (event->events & EPOLLOUT) flush(c);
 }
@@ -742,7 +783,8 @@ static void open_connections(void) {
 
 static void start_load(void) {
     int64_t now = now_ns();
-    for (int i = 0; i < want.connections; i++) {
+    if (want.rate) start_schedule(now);
+    for (int i = 0; i < want.connections && !want.rate; i++) {
         for (int d = 0; d < want.depth; d++) ask_next(&connections[i], 0, NULL, now);
         flush(&connections[i]);
     }
@@ -854,7 +896,8 @@ static void read_arguments(int count, char **arguments) {
     static const struct option options[] = {
         {"op", 1, 0, 'o'},      {"port", 1, 0, 'p'},    {"connections", 1, 0, 'n'},  {"depth", 1, 0, 'd'},
         {"bytes", 1, 0, 'b'},   {"seconds", 1, 0, 's'}, {"lead-in", 1, 0, 'l'},      {"window", 1, 0, 'w'},
-        {"count", 1, 0, 'c'},   {"first-folder", 1, 0, 'f'}, {"server-pid", 1, 0, 'i'}, {0},
+        {"rate", 1, 0, 'r'},    {"count", 1, 0, 'c'},   {"first-folder", 1, 0, 'f'}, {"server-pid", 1, 0, 'i'},
+        {0},
     };
     int option;
     while ((option = getopt_long(count, arguments, "", options, NULL)) != -1) switch (option) {
@@ -866,6 +909,7 @@ static void read_arguments(int count, char **arguments) {
         case 's': want.seconds = atof(optarg); break;
         case 'l': want.lead_in = atof(optarg); break;
         case 'w': want.window = atof(optarg); break;
+        case 'r': want.rate = atof(optarg); break;
         case 'c': want.count = atol(optarg); break;
         case 'f': want.first_folder = atoi(optarg); break;
         case 'i': want.server_pid = atoi(optarg); break;
@@ -876,6 +920,8 @@ static void read_arguments(int count, char **arguments) {
     if (want.depth < 1 || want.depth > 10000) die("--depth: 1 to 10000");
     if (want.bytes < 8 || want.bytes > 1000000) die("--bytes: 8 to 1000000");
     if (want.seconds > 3600 || want.lead_in > 3600) die("--seconds, --lead-in: up to 3600");
+    if (want.rate && (want.mode > M_MIXED || want.mode == M_CREATE_DELETE))
+        die("--rate: not for --op %s", mode_names[want.mode]);
     if (want.mode == M_FANOUT) want.depth = 1;
 }
 

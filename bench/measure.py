@@ -23,6 +23,8 @@ from bench.workloads import (
     FOLDER_NODES,
     IDLE_RSS,
     LOADED_RSS,
+    QUIET_LONGEST,
+    SNAPSHOT_LONGEST,
     Figure,
     Load,
     Metric,
@@ -32,7 +34,9 @@ from bench.workloads import (
 
 MB = 1e6
 SETTINGS = {"maxClientCnxns": 0}  # else defaults: fsync on, and the same on both sides
-SNAPSHOT_LOAD = Load("mixed load during snapshots", "mixed", 50, 1, [])
+# Sent at a steady rate, however slow the answers: else a pause would hold back the load that would feel it.
+SNAPSHOT_LOAD = Load("mixed load during snapshots", "mixed", 50, 5000, [])
+SNAPSHOT_LOAD_PER_SECOND = 10_000
 WINDOW_SECONDS = 0.05
 FILL = Load("fill", "fill", 10, 100, [])
 
@@ -47,7 +51,7 @@ class Plan:
     warm_up_seconds: float = 12.0  # of the same loads, so that a just-in-time compiler has seen them all
     idle_seconds: float = 2.0
     sizes: Sequence[int] = (100_000, 1_000_000)
-    snapshot_seconds: float = 25.0
+    snapshot_seconds: float = 40.0
     snap_count: int = 100_000  # ZooKeeper's default: a snapshot after 50,000 to 100,000 transactions
 
 
@@ -64,7 +68,7 @@ QUICK = Plan(
 
 
 def figures_of_sizes(plan: Plan) -> list[Figure]:
-    return [*map(znode_rss, plan.sizes), snapshot_p99(plan.sizes[-1])]
+    return [*map(znode_rss, plan.sizes), snapshot_p99(plan.sizes[-1]), SNAPSHOT_LONGEST, QUIET_LONGEST]
 
 
 @attrs.frozen
@@ -156,7 +160,7 @@ def measure_sizes(kind: Kind, plan: Plan) -> Round:
     """Memory per znode as the tree grows, then latency while the whole of it is written to a snapshot."""
     samples = {figure.name: Sample(failure="not reached") for figure in figures_of_sizes(plan)}
     with fresh_server(kind, plan.snap_count) as server:
-        server.start()
+        cold_start_seconds(server)
         time.sleep(plan.idle_seconds)
         empty_bytes, filled = server.rss_bytes, 0
         for size in plan.sizes:
@@ -166,7 +170,7 @@ def measure_sizes(kind: Kind, plan: Plan) -> Round:
                 return samples | {znode_rss(size).name: Sample(failure=str(failed))}
             filled = size
             samples[znode_rss(size).name] = figure_sample((server.rss_bytes - empty_bytes) / size)
-        samples[snapshot_p99(filled).name] = measure_snapshot(server, plan)
+        samples |= measure_snapshot(server, plan)
     return samples
 
 
@@ -174,15 +178,24 @@ def fill(server: Server, filled: int, size: int) -> None:
     run_load(FILL, server.port, count=size - filled, first_folder=filled // FOLDER_NODES)
 
 
-def measure_snapshot(server: Server, plan: Plan) -> Sample:
+def measure_snapshot(server: Server, plan: Plan) -> Round:
+    factor = snapshot_p99(plan.sizes[-1])
     try:
         with watch_snapshots(server.data_dir / "version-2") as spans:
             result = run_load(
-                SNAPSHOT_LOAD, server.port, seconds=plan.snapshot_seconds, window=WINDOW_SECONDS
+                SNAPSHOT_LOAD,
+                server.port,
+                rate=SNAPSHOT_LOAD_PER_SECOND,
+                seconds=plan.snapshot_seconds,
+                window=WINDOW_SECONDS,
             )
     except LoadFailed as failed:
-        return Sample(failure=str(failed))
+        return {factor.name: Sample(failure=str(failed))}
     during, quiet = split_windows(result, spans)
     if not during or not quiet:
-        return Sample(failure=f"{len(spans)} snapshots seen, {quiet.total()} quiet requests")
-    return figure_sample(during.percentile_us(99) / quiet.percentile_us(99))
+        return {factor.name: Sample(failure=f"{len(spans)} snapshots seen, {quiet.total()} quiet requests")}
+    return {
+        factor.name: figure_sample(during.percentile_us(99) / quiet.percentile_us(99)),
+        SNAPSHOT_LONGEST.name: figure_sample(during.percentile_us(100) / 1000),
+        QUIET_LONGEST.name: figure_sample(quiet.percentile_us(100) / 1000),
+    }

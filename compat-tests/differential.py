@@ -1,16 +1,17 @@
-"""The differential test: the same random requests to Apache ZooKeeper and to Triokeeper, and no difference allowed.
+"""The differential test: the same random requests to Apache ZooKeeper and to Triokeeper, the same answers.
 
     python compat-tests/differential.py --seeds 20 --ops 1000     seeds 0 to 19
-    python compat-tests/differential.py --seed 7 --shrink         one seed, and if it fails the fewest steps that do
+    python compat-tests/differential.py --seed 7 --shrink         one seed, and if it fails the fewest steps
 
-Both servers start empty with the same settings and take the same steps in lock-step (differential_sides.py). Compared
-are every reply with its header, zxids included, every event and its place among the replies, every connection that is
-hung up, and at the end the whole tree. What differs on purpose is in differential_table.py, and is not asked for here.
+Both servers start empty with the same settings and take the same steps in lock-step (differential_sides.py).
+Compared are every reply with its header, zxids included, every event and its place among the replies, every
+connection that is hung up, and at the end the whole tree. What differs on purpose is in
+differential_table.py, and is not asked for here.
 """
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import attrs
@@ -69,8 +70,8 @@ class Run:
 
 
 @contextmanager
-def both_servers(profile: Profile) -> Iterator[list[Side]]:
-    """The two servers, empty and configured alike."""
+def both_servers(profile: Profile, *, may_end: bool = False) -> Iterator[list[Side]]:
+    """The two servers, empty and configured alike; neither may end by itself, unless that is looked for."""
     with ExitStack() as running:
         servers = [_prepared(kind, profile) for kind in KINDS]
         for server in servers:
@@ -82,7 +83,7 @@ def both_servers(profile: Profile) -> Iterator[list[Side]]:
             running.callback(sides[-1].close)
         yield sides
         for server in servers:
-            if server.has_ended:
+            if server.has_ended and not may_end:
                 raise server.failure("ended during the run")
 
 
@@ -114,7 +115,7 @@ def _masked(step: Step, observed: Observation) -> Observation:
 
 
 def run_seed(seed: int, operations: int) -> Run:
-    """Draw and take steps until there were enough operations or the servers differ; then compare the trees."""
+    """Take random steps until there were enough operations or the servers differ; then compare the trees."""
     scenario, run = Scenario(seed), Run(seed)
     with both_servers(scenario.profile) as sides:
         while run.difference is None and run.operations < operations:
@@ -163,6 +164,7 @@ def shrink(seed: int, difference: Difference, steps: Sequence[Step]) -> tuple[li
     found = difference
     size = len(kept) // 2
     while size:
+        click.echo(f"{len(kept)} steps, leaving out {size} at a time", err=True)
         at = 0
         while at < len(kept) - 1:
             fewer = kept[:at] + kept[min(at + size, len(kept) - 1) :]
@@ -178,8 +180,9 @@ def shrink(seed: int, difference: Difference, steps: Sequence[Step]) -> tuple[li
 def report(run: Run, seconds: float) -> None:
     verdict = "DIFFERENT" if run.difference else "same"
     click.echo(
-        f"seed {run.seed:3} ({profile_of(run.seed).name}): {run.operations} operations in {len(run.steps)} steps, "
-        f"{run.share_ok:.0%} succeeded, {run.audited_nodes} nodes at the end, {seconds:.0f} s: {verdict}"
+        f"seed {run.seed:3} ({profile_of(run.seed).name}): {run.operations} operations in "
+        f"{len(run.steps)} steps, {run.share_ok:.0%} succeeded, {run.audited_nodes} nodes at the end, "
+        f"{seconds:.0f} s: {verdict}"
     )
     if run.difference:
         click.echo(run.difference)

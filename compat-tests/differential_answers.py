@@ -1,8 +1,9 @@
 """Replies and events in a form that can be compared between two servers.
 
-Only what must differ is replaced: session ids by the order in which they were opened, passwords by whether they are
-right, times by whether they are set. What the protocol leaves open is sorted: children, ephemerals, a client's own
-ids, digests that came from one `auth` entry. Everything else is kept, down to bytes nobody asked for.
+Only what must differ is replaced: session ids by the order in which they were opened, passwords by whether
+they are right, times by whether they are set. What the protocol leaves open is sorted: children, ephemerals,
+a client's own ids, digests that came from one `auth` entry. Everything else is kept, down to bytes nobody
+asked for.
 """
 
 from collections.abc import Callable
@@ -92,7 +93,12 @@ def password_of(session_id: int) -> bytes:
 def read_welcome(frame: bytes, names: SessionNames) -> Welcome:
     """A connect response; a session not seen before gets its name here."""
     reader = Reader(frame)
-    version, timeout_ms, session_id, password = reader.int(), reader.int(), reader.long(), reader.buffer()
+    version, timeout_ms, session_id, password = (
+        reader.read_int(),
+        reader.read_int(),
+        reader.read_long(),
+        reader.read_buffer(),
+    )
     if session_id and session_id not in names.ids:
         names.ids.append(session_id)
     if session_id and password == password_of(session_id & _LONG_MASK):
@@ -104,8 +110,10 @@ def read_welcome(frame: bytes, names: SessionNames) -> Welcome:
 
 def read_event(frame: bytes) -> Event:
     reader = Reader(frame)
-    reader.int()
-    event = Event(reader.long(), reader.int(), reader.int(), reader.int(), reader.buffer())
+    reader.read_int()
+    event = Event(
+        reader.read_long(), reader.read_int(), reader.read_int(), reader.read_int(), reader.read_buffer()
+    )
     if reader.rest:
         raise Malformed("bytes behind an event")
     return event
@@ -114,7 +122,7 @@ def read_event(frame: bytes) -> Event:
 def read_answer(frame: bytes, op: int, names: SessionNames) -> Answer:
     """A reply to a request of type `op`."""
     reader = Reader(frame)
-    xid, zxid, err = reader.int(), reader.long(), reader.int()
+    xid, zxid, err = reader.read_int(), reader.read_long(), reader.read_int()
     read = _BODIES.get(op)
     if not reader.rest or read is None:
         return Answer(op, xid, zxid, err, {"rest": reader.rest} if reader.rest else {})
@@ -129,11 +137,11 @@ Body = dict[str, Any]
 
 
 def _stat(reader: Reader, names: SessionNames) -> Body:
-    stat: Body = {"czxid": reader.long(), "mzxid": reader.long()}
-    stat["ctime"], stat["mtime"] = ("set" if reader.long() else 0 for _ in range(2))
-    stat |= {"version": reader.int(), "cversion": reader.int(), "aversion": reader.int()}
-    stat["owner"] = names.name_of(reader.long())
-    return stat | {"length": reader.int(), "children": reader.int(), "pzxid": reader.long()}
+    stat: Body = {"czxid": reader.read_long(), "mzxid": reader.read_long()}
+    stat["ctime"], stat["mtime"] = ("set" if reader.read_long() else 0 for _ in range(2))
+    stat |= {"version": reader.read_int(), "cversion": reader.read_int(), "aversion": reader.read_int()}
+    stat["owner"] = names.name_of(reader.read_long())
+    return stat | {"length": reader.read_int(), "children": reader.read_int(), "pzxid": reader.read_long()}
 
 
 def _only_stat(reader: Reader, names: SessionNames) -> Body:
@@ -141,19 +149,19 @@ def _only_stat(reader: Reader, names: SessionNames) -> Body:
 
 
 def _path(reader: Reader, _names: SessionNames) -> Body:
-    return {"path": reader.buffer()}
+    return {"path": reader.read_buffer()}
 
 
 def _path_and_stat(reader: Reader, names: SessionNames) -> Body:
-    return {"path": reader.buffer(), "stat": _stat(reader, names)}
+    return {"path": reader.read_buffer(), "stat": _stat(reader, names)}
 
 
 def _data_and_stat(reader: Reader, names: SessionNames) -> Body:
-    return {"data": reader.buffer(), "stat": _stat(reader, names)}
+    return {"data": reader.read_buffer(), "stat": _stat(reader, names)}
 
 
 def _names(reader: Reader) -> list[bytes | None]:
-    return sorted((reader.buffer() for _ in range(reader.int())), key=lambda name: name or b"")
+    return sorted((reader.read_buffer() for _ in range(reader.read_int())), key=lambda name: name or b"")
 
 
 def _children(reader: Reader, _sessions: SessionNames) -> Body:
@@ -165,7 +173,9 @@ def _children_and_stat(reader: Reader, names: SessionNames) -> Body:
 
 
 def _acl_and_stat(reader: Reader, names: SessionNames) -> Body:
-    entries = [(reader.int(), reader.buffer(), reader.buffer()) for _ in range(reader.int())]
+    entries = [
+        (reader.read_int(), reader.read_buffer(), reader.read_buffer()) for _ in range(reader.read_int())
+    ]
     return {"acl": _with_sorted_digests(entries), "stat": _stat(reader, names)}
 
 
@@ -181,21 +191,21 @@ def _with_sorted_digests(entries: list[tuple[int, bytes | None, bytes | None]]) 
 
 
 def _number(reader: Reader, _names: SessionNames) -> Body:
-    return {"number": reader.int()}
+    return {"number": reader.read_int()}
 
 
 def _token(reader: Reader, _names: SessionNames) -> Body:
-    return {"token": reader.buffer()}
+    return {"token": reader.read_buffer()}
 
 
 def _client_infos(reader: Reader, _names: SessionNames) -> Body:
-    return {"ids": sorted((reader.buffer(), reader.buffer()) for _ in range(reader.int()))}  # type: ignore[type-var]
+    return {"ids": sorted((reader.read_buffer(), reader.read_buffer()) for _ in range(reader.read_int()))}  # type: ignore[type-var]
 
 
 def _multi(reader: Reader, names: SessionNames) -> Body:
     results: list[Any] = []
     while True:
-        type_, is_done, err = reader.int(), reader.bool(), reader.int()
+        type_, is_done, err = reader.read_int(), reader.read_bool(), reader.read_int()
         if is_done:
             return {"results": results, "end": (type_, err)}
         body = (

@@ -1,6 +1,7 @@
 """Random conversations of several clients with one server, step by step.
 
-A profile is the servers' configuration and what it makes worth asking; a seed chooses the profile and every step.
+A profile is the servers' configuration and what it makes worth asking; a seed chooses the profile and the
+steps.
 """
 
 import random
@@ -44,7 +45,7 @@ _BAD_BEGINNINGS: Final = (
 )
 _TAILS: Final = (b"\x00", b"\x00", b"\x01", b"", b"\x05", b"\x00garbage")
 
-# Sessions neither expire nor are containers reaped while a run lasts: both happen when a server finds the time.
+# No session expires and no container is reaped while a run lasts: both happen when a server finds the time.
 STILL: Final = {
     "minSessionTimeout": 300_000,
     "maxSessionTimeout": 900_000,
@@ -63,7 +64,7 @@ class Profile:
     name: str
     settings: dict[str, str] = attrs.field(factory=dict)
     quota_share: float = 0.1
-    # A quota is checked against what is applied, not what is pending: a burst of writes is a race in the reference.
+    # A quota is checked against what is applied, not what is pending: in the reference, a burst is a race.
     has_write_bursts: bool = True
 
     @property
@@ -154,7 +155,7 @@ class Scenario:
     # -- connecting
 
     def _connect(self, slot: int) -> Connect:
-        """A new session, or one that was there before: the slot's own, another's, a closed one, none at all."""
+        """A new session, or one that was there before: the slot's own, another's, a closed or unknown one."""
         values, world = self._values, self.world
         hello = Hello(
             timeout_ms=values.one_of((300_000, 300_000, 450_000, 900_001, 0, -1, 2**31 - 1, -(2**31))),

@@ -1,11 +1,11 @@
 """One server under test and our connections to it: takes a step, and tells everything that came of it.
 
-Lock-step: a step is over when every reply is in and every connection has answered a ping. The server queues events
-before the reply of the write that caused them, so whatever a ping reply follows is all there is.
+Lock-step: a step is over when every reply is in and every connection has answered a ping. The server queues
+events before the reply of the write that caused them, so whatever a ping reply follows is all there is.
 
-The first ping is sent only after the replies: a server that hangs up with our bytes unread resets the connection,
-and a reset may take the reply with it. After a reply that announces the end no ping is sent at all: the reference may
-still answer it.
+The first ping is sent only after the replies: a server that hangs up with our bytes unread resets the
+connection, and a reset may take the reply with it. After a reply that announces the end no ping is sent at
+all: the reference may still answer it.
 """
 
 from typing import Any

@@ -1,7 +1,8 @@
 """What the differential test does: values that can be kept, printed, left out and done again.
 
-A step names connections by slot and sessions by the order in which they were opened, never by the ids a server
-gave them, so the same steps can be taken with both servers. A step whose slot has no connection is a step without effect.
+A step names connections by slot and sessions by the order in which they were opened, never by the ids a
+server gave them, so the same steps can be taken with both servers. A step whose slot has no connection has
+no effect.
 """
 
 from enum import IntEnum

@@ -252,7 +252,7 @@ class Values:
         return b"" if roll < 0.25 else self.rng.randbytes(self.rng.choice((1, 2, 5, 10, 30, 1500)))
 
     def acl(self, path: bytes | None) -> bytes:
-        """Mostly open; never closed where containers may live, since who may delete one is a known difference."""
+        """Mostly open; always where containers live, since who may delete them is a known difference."""
         if self.chance(0.75) or (path or b"/").startswith((b"/k", b"//")) or path in (b"/", b""):
             return OPEN_ACL
         roll = self.rng.random()

@@ -1,8 +1,8 @@
 """A client that says exactly what it is told to, right or wrong, and hides nothing of the answer.
 
-The pieces of the wire (numbers, strings, buffers, vectors) as functions, a reader for replies, and a connection
-that sends bytes and receives frames. It knows no sessions, keeps no state of watches and never retries. Strings may be
-given as bytes where a test wants them malformed.
+The pieces of the wire (numbers, strings, buffers, vectors) as functions, a reader for replies, and a
+connection that sends bytes and receives frames. It knows no sessions, keeps no state of watches and never
+retries. Strings may be given as bytes where a test wants them malformed.
 """
 
 import contextlib
@@ -63,19 +63,19 @@ class Reader:
         self._data = data
         self._at = 0
 
-    def int(self) -> int:
+    def read_int(self) -> int:
         value: int = _INT.unpack(self.take(4))[0]
         return value
 
-    def long(self) -> int:
+    def read_long(self) -> int:
         value: int = _LONG.unpack(self.take(8))[0]
         return value
 
-    def bool(self) -> bool:
+    def read_bool(self) -> bool:
         return self.take(1) != b"\x00"
 
-    def buffer(self) -> bytes | None:
-        length = self.int()
+    def read_buffer(self) -> bytes | None:
+        length = self.read_int()
         return None if length == -1 else self.take(length)
 
     def take(self, length: int) -> bytes:

@@ -1,0 +1,58 @@
+"""Apache ZooKeeper and Triokeeper answer alike, except where differential_table.py says otherwise.
+
+These are short runs; `make compat-differential` makes the long one.
+"""
+
+import pytest
+from differential import both_servers, run_seed, take
+from differential_answers import Answer
+from differential_scenarios import PROFILES
+from differential_sides import Side
+from differential_steps import Connect, Hello, Request, Send
+from differential_table import DIES, INTENDED, IntendedDifference
+from zk_reference import ReferenceUnavailable, find_reference
+
+SEEDS = range(100, 103)
+OPERATIONS = 150
+
+
+@pytest.fixture(autouse=True)
+def _reference() -> None:
+    try:
+        find_reference()
+    except ReferenceUnavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_requests_are_answered_alike(seed: int) -> None:
+    """The same conversation with both servers gives the same replies, events and tree."""
+    run = run_seed(seed, OPERATIONS)
+    assert run.difference is None, str(run.difference)
+
+
+def test_a_conversation_is_worth_having() -> None:
+    """Neither everything nor nothing succeeds, and something is left in the tree."""
+    run = run_seed(SEEDS[0], OPERATIONS)
+    assert 0.3 < run.share_ok < 0.9
+    assert run.audited_nodes > 4
+
+
+@pytest.mark.parametrize("difference", INTENDED, ids=lambda each: each.what)
+def test_what_differs_on_purpose_still_does(difference: IntendedDifference) -> None:
+    """Each line of the table is true of both servers."""
+    with both_servers(PROFILES[0], may_end=difference.reference == DIES) as sides:
+        assert _last_errors(difference, sides) == (difference.reference, difference.triokeeper)
+
+
+def _last_errors(difference: IntendedDifference, sides: list[Side]) -> tuple[int | str, int | str]:
+    take(Connect(0, Hello()), sides)
+    for xid, (op, body) in enumerate(difference.requests, 1):
+        observed = take(Send(0, (Request(xid, op, body, op.name),)), sides)
+    seen = [each.slots[0] for each in observed]
+    errors = [
+        frame.err if isinstance(frame, Answer) else str(frame) for each in seen for frame in each.frames
+    ]
+    if seen[0].is_closed:
+        errors.insert(0, DIES)
+    return errors[0], errors[1]

@@ -1,21 +1,22 @@
 """One client's conversation: bytes in, frames out.
 
-Pure: no socket, no task, no clock. A front (client_fronts.py, or the simulator) feeds `received` with whatever
-arrived and sends what it finds in `out`. The same object serves plain TCP, TLS and tests.
+Pure: no socket, no task, no clock. A front (client_fronts.py, or the simulator) feeds `received` with
+whatever arrived and sends what it finds in `out`. The same object serves plain TCP, TLS and tests.
 
-    FRESH --- connect request ---> OPENING --- session is there ---> OPEN --- closeSession ---> CLOSING ---> CLOSED
-      |                    (input waits meanwhile)                     |         (input is dropped)            |
-      +--- four-letter word                                            +--- bad frame, expiry, lost socket ----+
+    FRESH -- connect request --> OPENING -- session is there --> OPEN -- closeSession --> CLOSING --> CLOSED
+                              (input waits meanwhile)                               (input is dropped)
+
+A four-letter word, a bad frame, an expired session or a lost socket lead to CLOSED from anywhere.
 
 The unit of work is "all complete frames in the buffer". Reads are answered on the spot unless a write of this
 connection is still in flight: then they wait in `fifo`, between the marks of the writes they stand behind.
 
-What keeps the loop short, each with what it saved of 1.3 us per getData (50 clients, 100 requests in flight):
-length, xid and opcode come from one struct (0.15 us); counting happens once for a batch (0.2 us); a reply is one
-concatenation, and all replies of a batch leave in one send (several us).
+What keeps the loop short: length, xid and opcode come from one struct; counting happens once for a batch; a
+reply is one concatenation, and all replies of a batch leave in one send. A getData in a batch of 100 takes about
+1 us from frame to reply, a setData 9 us (without the log).
 
-Bounds: a frame is at most jute.maxbuffer; a connection whose client does not read its replies is not read from
-(OUT_PAUSE_BYTES), and is cut off when events alone pile up beyond OUT_MAX_BYTES.
+Bounds: a frame is at most jute.maxbuffer; a connection whose client does not read its replies is not read
+from (OUT_PAUSE_BYTES), and is cut off when events alone pile up beyond OUT_MAX_BYTES.
 """
 
 from collections import deque
@@ -25,7 +26,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from jute.client_records import AuthPacket, ConnectRequest, ConnectResponse, GetSaslRequest
-from jute.errors import AuthFailed, MarshallingError, SessionClosedRequireAuth, ThrottledOp, Unimplemented, ZkError
+from jute.errors import (
+    AuthFailed,
+    MarshallingError,
+    SessionClosedRequireAuth,
+    ThrottledOp,
+    Unimplemented,
+    ZkError,
+)
 from jute.opcodes import OpCode
 from jute.record import DecodeError, decode, encode
 from server.acls import AuthIds, add_ids
@@ -106,6 +114,7 @@ _INT = Struct(">i")
 _REQUEST = Struct(">iii")  # frame length, xid, opcode
 _REPLY = Struct(">iiqi")  # frame length, xid, zxid, error
 _PING_XID: Final = -2
+_MASK64: Final = 0xFFFFFFFFFFFFFFFF
 _NULL_TOKEN: Final = b"\xff\xff\xff\xff"
 
 # In fifo: the mark of a write in flight, and a read that waits behind one: xid, opcode, body, ids, arrival.
@@ -259,7 +268,12 @@ class ClientConnection:
         if count:
             self._count_batch(count, count - ordered, xid, op)
         if self.state == OPEN and not self.is_paused and not 8 <= length <= frame_bytes_max:
-            log.warning("frame_refused", client=f"{self.address}:{self.port}", length=length, length_max=frame_bytes_max)
+            log.warning(
+                "frame_refused",
+                client=f"{self.address}:{self.port}",
+                length=length,
+                length_max=frame_bytes_max,
+            )
             self.close()
         return at
 
@@ -308,11 +322,11 @@ class ClientConnection:
 
     def _submit(self, xid: int, op: int, body: bytes) -> None:
         limits = self.pipeline.limits
-        if len(body) > limits.large_request_threshold_bytes >= 0:
-            if self.pipeline.large_bytes + len(body) > limits.large_request_bytes_max:
-                self.pipeline.stats.large_requests_rejected += 1
-                self.close()
-                return
+        is_large = len(body) > limits.large_request_threshold_bytes >= 0
+        if is_large and self.pipeline.large_bytes + len(body) > limits.large_request_bytes_max:
+            self.pipeline.stats.large_requests_rejected += 1
+            self.close()
+            return
         try:
             self.pipeline.submit(self, xid, op, body)
         except DecodeError:
@@ -396,12 +410,12 @@ class ClientConnection:
         word = FOUR_LETTER_WORDS.get(data[:4])
         if word is not None:
             return self._answer_word(word, data)
-        length = _INT.unpack_from(data)[0]
+        length: int = _INT.unpack_from(data)[0]
         if not 0 <= length <= self.pipeline.limits.frame_bytes_max:
             log.warning(
-                f"Len error. A message from /{self.address}:{self.port} with advertised length of {length} is either"
-                " a malformed message or too large to process"
-                f" (length is greater than jute.maxbuffer={self.pipeline.limits.frame_bytes_max})"
+                f"Len error. A message from /{self.address}:{self.port} with advertised length of {length} is "
+                "either a malformed message or too large to process (length is greater than "
+                f"jute.maxbuffer={self.pipeline.limits.frame_bytes_max})"
             )
             self.close()
             return 0
@@ -440,9 +454,9 @@ class ClientConnection:
             self.close()
         elif request.last_zxid_seen > pipeline.tree.last_zxid:
             log.info(
-                f"Refusing session(0x{request.session_id & 0xFFFFFFFFFFFFFFFF:x}) request for client"
-                f" /{self.address}:{self.port} as it has seen zxid 0x{request.last_zxid_seen:x} our last zxid is"
-                f" 0x{pipeline.tree.last_zxid:x} client must try another server"
+                f"Refusing session(0x{request.session_id & _MASK64:x}) request for client "
+                f"/{self.address}:{self.port} as it has seen zxid 0x{request.last_zxid_seen:x} our last zxid "
+                f"is 0x{pipeline.tree.last_zxid:x} client must try another server"
             )
             self.close()
         else:
@@ -549,7 +563,9 @@ class ClientConnection:
         if self.out_bytes > OUT_PAUSE_BYTES:
             self.pause()
             if self.out_bytes > OUT_MAX_BYTES:
-                log.warning("client_does_not_read", client=f"{self.address}:{self.port}", bytes_waiting=self.out_bytes)
+                log.warning(
+                    "client_does_not_read", client=f"{self.address}:{self.port}", bytes_waiting=self.out_bytes
+                )
                 self.close()
 
     def flushed(self, unsent_bytes: int) -> None:
@@ -611,7 +627,9 @@ class ClientConnection:
         self.latency_count += count
         self.latency_total_ms += elapsed_ms * count
         self.latency_max_ms = max(self.latency_max_ms, elapsed_ms)
-        self.latency_min_ms = elapsed_ms if self.latency_min_ms is None else min(self.latency_min_ms, elapsed_ms)
+        self.latency_min_ms = (
+            elapsed_ms if self.latency_min_ms is None else min(self.latency_min_ms, elapsed_ms)
+        )
 
 
 _REFUSAL: Final = -1000  # in fifo: not an opcode, but an error that waits for its turn

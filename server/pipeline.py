@@ -1,9 +1,11 @@
-"""The way of a write: prepared, made durable, committed, applied, answered; and the order in which it happens.
+"""The way of a write: prepared, made durable, committed, applied, answered; and the order in which it
+happens.
 
-The pipeline owns the tree and everything around it. It is synchronous: connections call `submit`, whoever orders
-transactions (the log of a standalone server) calls `committed`. One transaction is applied completely, events
-queued before replies, before the next begins; then the reads that waited behind it on its connection are
-answered, so no connection ever sees its requests answered out of order or a later write before its turn.
+The pipeline owns the tree and everything around it. It is synchronous: connections call `submit`, whoever
+orders transactions (the log of a standalone server) calls `committed`. One transaction is applied
+completely, events queued before replies, before the next begins; then the reads that waited behind it on
+its connection are answered, so no connection ever sees its requests answered out of order or a later write
+before its turn.
 
 `now_ms` (never goes back) and `wall_ms` are set once for a batch of events by the shell that drives us.
 """
@@ -21,6 +23,8 @@ from server.client_protocol import CLOSED, ClientConnection
 from server.client_sessions import Sessions
 from server.connection_throttle import ConnectionThrottle
 from server.data_tree import DataTree
+from server.digest_history import INTERVAL as DIGEST_INTERVAL
+from server.digest_history import DigestHistory
 from server.prepare_txn import Preparer
 from server.server_stats import ServerStats
 from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, Txn
@@ -49,8 +53,8 @@ class Limits:
     enforced_schemes: frozenset[str] = frozenset()
 
 
-# A transaction that is not committed yet, and whom to answer: xid, opcode, when it began, bytes of the request.
-# A tuple, because one is made for every write.
+# A transaction that is not committed yet, and whom to answer: xid, opcode, when it began, bytes of the
+# request. A tuple, because one is made for every write.
 InFlight = tuple[Txn, ClientConnection | None, int, int, int, int]
 
 
@@ -67,6 +71,7 @@ class Pipeline:
     throttle: ConnectionThrottle = attrs.field(factory=lambda: ConnectionThrottle(0))
     watches: Watches = attrs.field(factory=Watches)
     stats: ServerStats = attrs.field(factory=ServerStats)
+    digest_history: DigestHistory = attrs.field(factory=DigestHistory)
     handshake_weights: tuple[int, int] = (1, 1)  # tokens for a new session, for a renewed one
     answer_word: Callable[[ClientConnection, str], bytes] | None = None
     now_ms: int = 0
@@ -107,14 +112,18 @@ class Pipeline:
         txn = self.preparer.create_session(connection.session_id, timeout_ms, self.wall_ms)
         self._order(txn, connection, 0, CREATE_SESSION, 0)
 
-    def submit_close_session(self, session_id: int, connection: ClientConnection | None = None, xid: int = 0) -> None:
+    def submit_close_session(
+        self, session_id: int, connection: ClientConnection | None = None, xid: int = 0
+    ) -> None:
         txn = self.preparer.close_session(session_id, xid, self.wall_ms)
         self._order(txn, connection, xid, CLOSE_SESSION, 0)
 
     def submit_delete_container(self, path: bytes) -> None:
         self._order(self.preparer.delete_container(path, self.wall_ms), None, 0, 0, 0)
 
-    def _order(self, txn: Txn, connection: ClientConnection | None, xid: int, op: int, frame_bytes: int) -> None:
+    def _order(
+        self, txn: Txn, connection: ClientConnection | None, xid: int, op: int, frame_bytes: int
+    ) -> None:
         if frame_bytes > self.limits.large_request_threshold_bytes >= 0:
             self.large_bytes += frame_bytes
         self.in_flight.append((txn, connection, xid, op, self.now_ms, frame_bytes))
@@ -149,6 +158,8 @@ class Pipeline:
         self.preparer.applied(txn.zxid)
         if txn.digest is not None:
             self.tree.digest = txn.digest & 0xFFFFFFFFFFFFFFFF
+            if not txn.zxid % DIGEST_INTERVAL:
+                self.digest_history.note(txn.zxid, self.tree.digest)
         if frame_bytes > self.limits.large_request_threshold_bytes >= 0:
             self.large_bytes -= frame_bytes
         if txn.type == CLOSE_SESSION:
@@ -167,7 +178,8 @@ class Pipeline:
     def expire_sessions(self) -> None:
         for session in self.sessions.expire(self.now_ms):
             log.info(
-                f"Expiring session 0x{session.id & 0xFFFFFFFFFFFFFFFF:x}, timeout of {session.timeout_ms}ms exceeded"
+                f"Expiring session 0x{session.id & 0xFFFFFFFFFFFFFFFF:x}, "
+                f"timeout of {session.timeout_ms}ms exceeded"
             )
             self.stats.sessions_expired += 1
             self.submit_close_session(session.id)

@@ -14,11 +14,14 @@ import trio
 from persistence.disk import RealDisk
 from persistence.errors import StorageError
 from persistence.offload import WorkerThread
-from persistence.recovery import ignore_progress
+from server import VERSION
 from server.client_fronts import FrontLimits, PlainFront
 from server.config import LoadedConfig, ServerConfig
+from server.four_letter_words import FourLetterWords
+from server.host_facts import RealHost
+from server.loading_progress import loading_progress
+from server.metrics import MetricsReader
 from server.standalone import Standalone
-from server import VERSION
 
 log = structlog.get_logger()
 
@@ -68,15 +71,24 @@ async def _serve(loaded: LoadedConfig) -> None:
     _raise_open_files_limit()
     listener = _listen(config)
     async with WorkerThread("log") as log_offload, WorkerThread("snapshot") as snapshot_offload:
-        server = Standalone.open(
-            config, RealDisk(), log_offload, snapshot_offload, Random(), ignore_progress
-        )
+        server = Standalone.open(config, RealDisk(), log_offload, snapshot_offload, Random(), loading_progress())
+        server.pipeline.answer_word = _four_letter_words(server).answer
         async with trio.open_nursery() as storage:
             storage.start_soon(server.write_log)
             try:
                 await _serve_clients(server, listener)
             finally:
                 server.writer.finish()
+
+
+def _four_letter_words(server: Standalone) -> FourLetterWords:
+    pipeline = server.pipeline
+    metrics = MetricsReader(
+        pipeline=pipeline, connections=server.connections, host=RealHost(), started_ms=pipeline.now_ms
+    )
+    return FourLetterWords(
+        config=server.config, dirs=server.dirs, metrics=metrics, digests=pipeline.digest_history
+    )
 
 
 async def _serve_clients(server: Standalone, listener: socket.socket | None) -> None:

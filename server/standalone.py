@@ -3,12 +3,13 @@
     storage            the log writer: only owner of the log file, last to stop
     └── serving        clients, ticks, snapshots, reaping of containers, purging
 
-The nesting is the shutdown order: `serving` is cancelled first, then the log writer finishes what it was handed.
+The nesting is the shutdown order: `serving` is cancelled first, then the log writer finishes what it was
+handed.
 """
 
 import gc
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Protocol
 
@@ -16,11 +17,11 @@ import attrs
 import structlog
 import trio
 
+from persistence.data_dirs import DataDirs, open_data_dirs
 from persistence.disk import Disk
+from persistence.file_names import Compression
 from persistence.log_writer import LogWriter
 from persistence.offload import Offload
-from persistence.data_dirs import DataDirs, open_data_dirs
-from persistence.file_names import Compression
 from persistence.recovery import Progress, Recovered, RecoveryOptions, recover
 from persistence.snapshots import SnapshotOptions, purge, take_snapshot
 from persistence.txn_log import TxnLog
@@ -54,7 +55,9 @@ class Front(Protocol):
 def access_rules(config: ServerConfig) -> AccessRules:
     schemes: dict[str, Scheme] = {"ip": IpScheme()}
     if config.digest_auth_enabled:
-        schemes["digest"] = DigestScheme(algorithm=config.digest_auth_algorithm, super_digest=config.super_digest)
+        schemes["digest"] = DigestScheme(
+            algorithm=config.digest_auth_algorithm, super_digest=config.super_digest
+        )
     return AccessRules(schemes=schemes, skip_acl=config.skip_acl)
 
 
@@ -118,7 +121,9 @@ class Standalone:
             extended_types=config.extended_types_enabled, emulate_353_ttl=config.emulate_353_ttl_nodes
         )
         stored = StoredTree(tree, digests=config.digest_enabled)
-        dirs = open_data_dirs(disk, config.data_dir, config.data_log_dir, autocreate=config.datadir_autocreate)
+        dirs = open_data_dirs(
+            disk, config.data_dir, config.data_log_dir, autocreate=config.datadir_autocreate
+        )
         gc.disable()  # a tree is no garbage, and looking for some while it grows only costs time
         recovered = recover(disk, dirs.snap_dir, dirs.log_dir, stored, _recovery_options(config), progress)
         gc.freeze()  # what was loaded stays: no collection need look at it again
@@ -140,7 +145,17 @@ class Standalone:
         )
         pipeline.begin_batch(now_ms(), wall_ms())
         server = cls(
-            config, disk, dirs, log_offload, snapshot_offload, random, recovered, stored, pipeline, txn_log, writer
+            config,
+            disk,
+            dirs,
+            log_offload,
+            snapshot_offload,
+            random,
+            recovered,
+            stored,
+            pipeline,
+            txn_log,
+            writer,
         )
         server._draw_snapshot_limits()
         return server
@@ -165,6 +180,10 @@ class Standalone:
             self.writer.roll()
             self._draw_snapshot_limits()
             self._snapshot_due.set()
+
+    def connections(self) -> Iterator[ClientConnection]:
+        for front in self.fronts:
+            yield from front.connections
 
     def flush(self) -> None:
         for front in self.fronts:
@@ -259,8 +278,8 @@ def _txn_log(config: ServerConfig, disk: Disk, dirs: DataDirs) -> TxnLog:
 
 def _report_slow_sync(elapsed_ms: float, file_bytes: int) -> None:
     log.warning(
-        f"fsync-ing the write ahead log in SyncThread:0 took {elapsed_ms:.0f}ms which will adversely effect operation"
-        f" latency. File size is {file_bytes} bytes. See the ZooKeeper troubleshooting guide"
+        f"fsync-ing the write ahead log in SyncThread:0 took {elapsed_ms:.0f}ms which will adversely effect "
+        f"operation latency. File size is {file_bytes} bytes. See the ZooKeeper troubleshooting guide"
     )
 
 
@@ -286,8 +305,8 @@ def _handshake_weights(config: ServerConfig) -> tuple[int, int]:
 def _known_sessions(tree: DataTree, tick_ms: int) -> Sessions:
     """Sessions survive a restart, each with its whole timeout ahead of it.
 
-    New ids start from the wall clock, beyond every id still in use: the original starts from the machine's uptime and
-    can repeat itself after a reboot.
+    New ids start from the wall clock, beyond every id still in use: the original starts from the machine's
+    uptime and can repeat itself after a reboot.
     """
     started = first_session_id(STANDALONE_SERVER_ID, wall_ms())
     mine = [known for known in tree.session_timeouts_ms if known >> 56 == started >> 56]

@@ -1,8 +1,8 @@
 """The tree as persistence sees it: saved to snapshots, restored from them, brought up to date from the log.
 
-While restoring, digests are checked: every transaction carries the digest of the tree it leads to, and a snapshot
-the digest of some moment during its writing. A mismatch means that this tree is not the one that was written; like
-the original we say so and go on, because refusing to serve would help nobody.
+While restoring, digests are checked: every transaction carries the digest of the tree it leads to, and a
+snapshot the digest of some moment during its writing. A mismatch means that this tree is not the one that
+was written; like the original we say so and go on, because refusing to serve would help nobody.
 """
 
 from collections.abc import Iterable, Iterator
@@ -62,7 +62,8 @@ class StoredTree:
                 self._mismatch(txn.zxid, txn.digest & _MASK64)
 
     def _meet_snapshot_digest(self, zxid: int) -> None:
-        """Until the moment the snapshot's digest was taken, the tree is a mixture that no digest describes."""
+        """Until the moment the snapshot's digest was taken, the tree is a mixture that no digest
+        describes."""
         if self._snapshot_digest is None or zxid < self._snapshot_digest[0]:
             return
         (due, digest), self._snapshot_digest = self._snapshot_digest, None
@@ -73,7 +74,10 @@ class StoredTree:
         self.digest_mismatches += 1
         if self.digest_mismatches == 1:
             log.error(
-                "digest_mismatch", zxid=format_zxid(zxid), written=f"{written:x}", computed=f"{self.tree.digest:x}"
+                "digest_mismatch",
+                zxid=format_zxid(zxid),
+                written=f"{written:x}",
+                computed=f"{self.tree.digest:x}",
             )
 
     # -- saving

@@ -190,7 +190,7 @@ class ClientConnection:
         self.fifo: deque[_Waiting | None] = deque()
         self._tail = bytearray()
         self._needed_bytes = 4
-        self._needs_auth = bool(pipeline.limits.enforced_schemes)
+        self._needs_auth = self._lacks_enforced_scheme()
         self.heard_ms = pipeline.now_ms
         self.established_ms = pipeline.wall_ms
         self.received_count = self.sent_count = 0
@@ -520,9 +520,12 @@ class ClientConnection:
             self._send(_REPLY.pack(16, xid, 0, AuthFailed.code))
             self.close_after_flush()
             return
-        enforced = self.pipeline.limits.enforced_schemes
-        self._needs_auth = bool(enforced) and not any(scheme in enforced for scheme, _ in self.ids)
+        self._needs_auth = self._lacks_enforced_scheme()
         self._send(_REPLY.pack(16, xid, 0, 0))
+
+    def _lacks_enforced_scheme(self) -> bool:
+        enforced = self.pipeline.limits.enforced_schemes
+        return bool(enforced) and not any(scheme in enforced for scheme, _ in self.ids)
 
     def _refuse_sasl(self, xid: int, body: bytes) -> None:
         """SASL is not configured: the client is told that it is done, and is nobody."""

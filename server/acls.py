@@ -8,7 +8,6 @@ request that waits keeps the ids it was read with.
 import base64
 import functools
 import hashlib
-import ipaddress
 import re
 from collections.abc import Sequence
 
@@ -17,8 +16,8 @@ import attrs
 from jute.client_records import Acl, ClientInfo, Id
 from jute.errors import AuthFailed, InvalidAcl, MarshallingError, NoAuth
 from jute.opcodes import Perms
+from jute.primitives import Buffer, Int, Vector, decode_ustring
 from jute.record import decode, encode, record
-from jute.primitives import Vector
 
 AuthIds = tuple[tuple[str, str], ...]
 Entry = tuple[int, str, str]  # perms, scheme, id
@@ -40,11 +39,35 @@ READ_ACL = encode_acl([(Perms.READ, "world", "anyone")])
 CLOSED_ACL = encode_acl([(0, "world", "anyone")])  # nobody but super
 
 
+@record
+class _StoredAcl:
+    """An Acl with its strings as they are stored."""
+
+    perms: Int
+    scheme: Buffer
+    id: Buffer
+
+
+@record
+class _StoredAclVector:
+    acl: Vector[_StoredAcl]
+
+
 @functools.lru_cache(maxsize=4096)
 def entries_of(acl: bytes) -> tuple[Entry, ...]:
     """The entries of a stored ACL. Null members cannot be stored, except in files we did not write."""
-    vector, _ = decode(AclVector, acl)
-    return tuple((a.perms, a.id.scheme or "", a.id.id or "") for a in vector.acl or ())
+    stored, _ = decode(_StoredAclVector, acl, limit=len(acl))
+    return tuple((a.perms, _stored_text(a.scheme), _stored_text(a.id)) for a in stored.acl or ())
+
+
+def _stored_text(stored: bytes | None) -> str:
+    """A string of a stored ACL. Unlike a client's it may hold surrogates, which is how Java's encoding writes
+    what lies beyond the basic plane: they must be the same text again, for somebody may have proven it."""
+    try:
+        text = (stored or b"").decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return decode_ustring(stored or b"")
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @attrs.frozen
@@ -74,6 +97,9 @@ class DigestScheme(Scheme):
     algorithm: str = "SHA1"
     super_digest: str | None = None
 
+    def __attrs_post_init__(self) -> None:
+        digest_id(b"", self.algorithm)  # an unknown algorithm is a ValueError now, not at the first client
+
     def is_valid(self, name: str) -> bool:
         parts = name.split(":")
         while parts and not parts[-1]:
@@ -93,10 +119,16 @@ class DigestScheme(Scheme):
 
 
 def digest_id(data: bytes, algorithm: str = "SHA1") -> str:
-    """The id that the credentials `user:password` prove."""
-    hashed = hashlib.new(algorithm.replace("-", ""), data, usedforsecurity=False).digest()
-    user = data.split(b":", 1)[0].decode("utf-8", "replace")
-    return f"{user}:{base64.b64encode(hashed).decode()}"
+    """The id that the credentials `user:password` prove; the hash is of the text, not of malformed bytes."""
+    text = decode_ustring(data)
+    hashed = hashlib.new(hash_name(algorithm), text.encode(), usedforsecurity=False).digest()
+    return f"{text.split(':', 1)[0]}:{base64.b64encode(hashed).decode()}"
+
+
+def hash_name(algorithm: str) -> str:
+    """Python's name of a hash, by Java's: SHA-256 is sha256, SHA3-256 sha3_256, SHA-512/256 sha512_256."""
+    name = algorithm.lower().replace("/", "_")
+    return name.replace("-", "_") if name.startswith("sha3-") else name.replace("-", "")
 
 
 @attrs.frozen
@@ -107,33 +139,74 @@ class IpScheme(Scheme):
         return _network(name) is not None
 
     def matches(self, proven: str, name: str) -> bool:
-        network, address = _network(name), _network(proven)
-        if network is None or address is None or network.version != address.version:
-            return False
-        return address.network_address in network
+        # Whole addresses are short; others, padded with zeros, must not fill the memory of past answers.
+        return _is_in(proven, name) if len(name) <= 64 else _is_in.__wrapped__(proven, name)
 
     def prove(self, data: bytes | None, address: str) -> AuthIds:
         return (("ip", address),)
 
 
-_IPV4 = re.compile(r"\+?\d+(\.\+?\d+){3}\Z")
+# The original's rules for addresses are those of Java's parseInt: signs and leading zeros pass, zones do not.
+_INTEGER = re.compile(r"([+-]?)(\d+)")
+_HEX_GROUP = re.compile(r"[+-]?[0-9A-Fa-f]+")
 
 
 @functools.lru_cache(maxsize=4096)
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """The network an ip id stands for, by the original's rules: leading zeros pass, zones do not."""
-    address, slash, bits = text.partition("/")
-    if slash and not re.fullmatch(r"[+-]?\d+", bits):
+def _is_in(proven: str, name: str) -> bool:
+    network, address = _network(name), _address(proven)
+    if network is None or address is None:
+        return False
+    width, bits, number = network
+    return address[0] == width and address[1] >> (width - bits) == number >> (width - bits)
+
+
+def _network(text: str) -> tuple[int, int, int] | None:
+    """The network an ip id stands for, as the width of its addresses, how many bits count, and the bits."""
+    host, slash, bits_text = text.partition("/")
+    address = _address(host)
+    if address is None:
         return None
-    if _IPV4.match(address):
-        address = ".".join(str(int(part)) for part in address.split("."))
-    try:
-        host = ipaddress.ip_address(address)
-        if "%" in address or (slash and not 0 <= int(bits) <= host.max_prefixlen):
+    width, number = address
+    bits = _small_int(bits_text) if slash else width
+    return None if bits is None or bits > width else (width, bits, number)
+
+
+def _address(text: str) -> tuple[int, int] | None:
+    """An address as its width in bits and its number."""
+    if ":" in text:
+        return _ipv6(text)
+    parts = [_small_int(part) for part in text.split(".")]
+    if len(parts) != 4:
+        return None
+    number = 0
+    for part in parts:
+        if part is None or part > 255:
             return None
-        return ipaddress.ip_network((host, int(bits) if slash else host.max_prefixlen), strict=False)
-    except ValueError:
+        number = number << 8 | part
+    return 32, number
+
+
+def _ipv6(text: str) -> tuple[int, int] | None:
+    head, gap, tail = text.partition("::")
+    before, after = (half.split(":") if half else [] for half in (head, tail))
+    missing = 8 - len(before) - len(after)
+    if missing < 1 if gap else missing != 0:
         return None
+    number = 0
+    for group in before + ["0"] * missing + after:
+        if len(group) > 4 or not _HEX_GROUP.fullmatch(group):
+            return None
+        number = number << 16 | int(group, 16) & 0xFFFF
+    return 128, number
+
+
+def _small_int(text: str) -> int | None:
+    """A number of up to three digits behind its zeros that is not negative."""
+    match = _INTEGER.fullmatch(text)
+    digits = match[2].lstrip("0") if match else ""
+    if match is None or len(digits) > 3 or (digits and match[1] == "-"):
+        return None
+    return int(digits or "0")
 
 
 @attrs.frozen
@@ -171,9 +244,9 @@ class AccessRules:
         """The ACL to store for one a client sent: valid, without duplicates, `auth` expanded."""
         if acl == OPEN_ACL:
             return acl
-        asked, _ = decode(AclVector, acl)
+        asked, _ = decode(AclVector, acl, limit=len(acl))
         fixed: list[Entry] = []
-        for entry in dict.fromkeys(asked.acl or ()):
+        for entry in _without_duplicates(asked.acl or ()):
             fixed += self._fix_entry(entry, ids)
         if not fixed:
             raise InvalidAcl
@@ -215,7 +288,9 @@ class AccessRules:
         """The ACL as getACL shows it: without ADMIN, password hashes are hidden."""
         if self.permits(acl, Perms.ADMIN, ids):
             return acl
-        return encode_acl([(p, s, _hide_hash(name) if s == "digest" else name) for p, s, name in entries_of(acl)])
+        return encode_acl(
+            [(p, s, _hide_hash(name) if s == "digest" else name) for p, s, name in entries_of(acl)]
+        )
 
     def client_infos(self, ids: AuthIds) -> tuple[ClientInfo, ...]:
         """What whoAmI tells: the user of every id, empty where no scheme can say."""
@@ -225,8 +300,27 @@ class AccessRules:
         )
 
 
+_HASH = re.compile(":[^\n\r\u0085\u2028\u2029]*")  # to the end of the line, as Java knows lines
+
+
+def _without_duplicates(entries: Sequence[Acl]) -> Sequence[Acl]:
+    """Each entry once. The original compares with every entry before, and breaks off where a text is missing."""
+    kept: list[Acl] = []
+    for entry in entries:
+        for before in kept:
+            if entry.perms == before.perms and _breaks_off(entry.id, before.id):
+                raise MarshallingError("an ACL entry cannot be compared with another")
+        if entry not in kept:
+            kept.append(entry)
+    return kept
+
+
+def _breaks_off(name: Id, other: Id) -> bool:
+    return name.scheme is None or (name.scheme == other.scheme and name.id is None)
+
+
 def _hide_hash(name: str) -> str:
-    return re.sub(":.*", ":x", name)
+    return _HASH.sub(":x", name)
 
 
 def add_ids(ids: AuthIds, proven: AuthIds) -> AuthIds:

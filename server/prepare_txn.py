@@ -1,12 +1,12 @@
 """A write request and the changes still in flight give a transaction.
 
-Pure: this is where all decisions about a write are taken, once, by the server that orders writes; everyone else
-only applies the result. A transaction is prepared against the state that will hold when its turn comes: the tree
-plus `pending`, the changes of transactions that are prepared but not yet applied.
+Pure: this is where all decisions about a write are taken, once, by the server that orders writes; everyone
+else only applies the result. A transaction is prepared against the state that will hold when its turn comes:
+the tree plus `pending`, the changes of transactions that are prepared but not yet applied.
 
 Invariants:
-  1. Every request that gets here yields exactly one transaction and one zxid, also when it is refused: the error is
-     a transaction too. (A body that cannot be decoded yields none: DecodeError.)
+  1. Every request that gets here yields exactly one transaction and one zxid, also when it is refused: the
+     error is a transaction too. (A body that cannot be decoded yields none: DecodeError.)
   2. The order of the checks is part of the protocol: which error wins is tested against the original.
   3. `digest` is what the tree's digest will be after the last transaction prepared.
 """
@@ -24,15 +24,17 @@ from jute.errors import (
     NotEmpty,
     ReconfigDisabled,
     RuntimeInconsistency,
+    SessionExpired,
     Unimplemented,
+    UnknownSession,
     ZkError,
 )
 from jute.opcodes import CreateMode, Perms
-from jute.record import DecodeError
 from server import paths
 from server.acls import OPEN_ACL, AccessRules, AuthIds
 from server.client_sessions import Sessions
 from server.data_tree import (
+    CREATES_MAX,
     DataTree,
     acl_version_of,
     data_length_of,
@@ -67,7 +69,7 @@ from server.txns import (
     Txn,
     seal,
 )
-from server.write_requests import NullAclInMulti, Operation, parse_write
+from server.write_requests import Operation, parse_write
 
 _EPHEMERAL = frozenset(mode.value for mode in CreateMode if mode.is_ephemeral)
 _SEQUENTIAL = frozenset(mode.value for mode in CreateMode if mode.is_sequential)
@@ -82,6 +84,8 @@ class Change:
     """A node as it will be; `body` is None once it will be gone.
 
     `zxid` is that of the transaction that makes it so, or FROM_TREE while it is only a copy of what is.
+    `creates` goes on beyond CREATES_MAX, where what is stored sticks: as long as it is pending, the original
+    goes on with wrapped sequence numbers, and so do we.
     """
 
     __slots__ = ("acl", "body", "children", "creates", "digest", "owner", "zxid")
@@ -101,8 +105,8 @@ class Change:
 class Preparer:
     """Turns requests into transactions, one after the other.
 
-    While one is being prepared, `zxid` is its number, and `_session`, `_ids` and `_time_ms` say on whose behalf and
-    when: arguments to everything below, kept here because passing them costs a tenth of the time.
+    While one is being prepared, `zxid` is its number, and `_session`, `_ids` and `_time_ms` say on whose
+    behalf and when: arguments to everything below, kept here because passing them costs a tenth of the time.
     """
 
     def __init__(
@@ -138,8 +142,6 @@ class Preparer:
         """The transaction for a client's request. Raises DecodeError, without effect, if its body is none."""
         try:
             args = parse_write(op, body)
-        except NullAclInMulti as failure:
-            raise DecodeError(str(failure)) from None
         except MarshallingError as failure:
             self._begin(session, ids, time_ms)
             return self._error(cxid, failure)
@@ -212,6 +214,8 @@ class Preparer:
                 done.append(self._operation(type_, args))
         except ZkError as failure:
             self._take_back(self._undo, digest_before)
+            if isinstance(failure, MarshallingError):  # not one operation failed: the request is broken
+                raise
             done.append((ERROR, (failure.code,)))
             done += [(ERROR, (RuntimeInconsistency.code,))] * (len(operations) - len(done))
         finally:
@@ -262,9 +266,7 @@ class Preparer:
     def _set_acl(self, args: Any) -> Any:
         path, acl, expected = args
         self._sessions.check(self._session)
-        if path is None:
-            raise MarshallingError("a path is missing")
-        paths.validate(path)
+        paths.validate(path or b"")
         acl = self._rules.fix_up(acl, self._ids)
         node = self._existing(path)
         self._rules.check(node.acl, Perms.ADMIN, self._ids)
@@ -320,7 +322,7 @@ class Preparer:
     def _create(self, type_: int, args: Any) -> Any:
         path, data, acl, flags, ttl = args
         self._check_flags(type_, flags, ttl)
-        self._sessions.check(self._session)
+        self._check_session(flags)
         if path is None:
             raise MarshallingError("a path is missing")
         parent_path = paths.split_for_write(path)
@@ -328,14 +330,23 @@ class Preparer:
         parent = self._get(parent_path)
         if parent.acl is not OPEN_ACL:
             self._rules.check(parent.acl, Perms.CREATE, self._ids)
+        creates = parent.creates
         if flags in _SEQUENTIAL:
-            path += b"%010d" % parent.creates
+            path += b"%010d" % wrap32(creates)
         self._check_new_node(path, parent, data)
-        parent_cversion = wrap32(parent.creates + 1)
         owner = _owner(type_, flags, ttl, self._session)
         self._add(path, data, acl, owner)
-        self._change_children(parent_path, parent, parent_cversion, 1)
-        return (path, data, acl, owner, parent_cversion)
+        self._change_children(parent_path, parent, 1)
+        return (path, data, acl, owner, wrap32(creates + 1))
+
+    def _check_session(self, flags: int) -> None:
+        """Who wants an ephemeral hears that its session expired, where others hear that it is unknown."""
+        try:
+            self._sessions.check(self._session)
+        except UnknownSession:
+            if flags in _EPHEMERAL:
+                raise SessionExpired from None
+            raise
 
     def _check_flags(self, type_: int, flags: int, ttl: int) -> None:
         if flags not in _FLAGS:
@@ -359,13 +370,11 @@ class Preparer:
     # -- nodes as they will be
 
     def _existing(self, path: bytes | None) -> Change:
-        """The node a request names. If there is none, a bad name is the greater fault."""
-        if path is None:
-            raise MarshallingError("a path is missing")
+        """The node a request names. If there is none, a bad or missing name is the greater fault."""
         try:
-            return self._get(path)
+            return self._get(path or b"")
         except NoNode:
-            paths.validate(path)
+            paths.validate(path or b"")
             raise
 
     def _get(self, path: bytes) -> Change:
@@ -396,7 +405,8 @@ class Preparer:
         node.body = body
         if self._digests:
             hidden = self._hidden(node.owner) if node.owner < 0 else 0
-            digest = node_digest(path, body, node.creates, hidden)
+            creates = node.creates
+            digest = node_digest(path, body, creates if creates < CREATES_MAX else CREATES_MAX, hidden)
             self.digest += digest - node.digest
             node.digest = digest
         self._put(path, node)
@@ -409,24 +419,25 @@ class Preparer:
         self._put(path, Change(self.zxid, body, 0, 0, acl, owner, digest))
         self.digest += digest
 
-    def _change_children(self, path: bytes, node: Change, creates: int, more: int) -> None:
-        """The parent of a created (more 1) or deleted (-1) node. A counter that wrapped sticks, as it will
-        when applied; within one multi the original goes on counting from the wrapped value, and so do we."""
+    def _change_children(self, path: bytes, node: Change, more: int) -> None:
+        """The parent of a created (more 1) or deleted (-1) node."""
         assert node.body is not None
-        pzxid = self.zxid if more < 0 or creates > node.creates else pzxid_of(node.body)
-        children, stored = node.children + more, max(creates, node.creates)
+        creates, children = node.creates + (more > 0), node.children + more
+        if creates <= CREATES_MAX:
+            body = with_children(node.body, creates, children, self.zxid)
+        else:
+            pzxid = self.zxid if more < 0 else pzxid_of(node.body)
+            body = with_children(node.body, CREATES_MAX, children, pzxid)
         if node.zxid != FROM_TREE:
-            node = Change(0, node.body, stored, children, node.acl, node.owner, node.digest)
-        assert node.body is not None
-        node.zxid, node.creates, node.children = FROM_TREE, stored, children
-        self._change(path, node, with_children(node.body, stored, children, pzxid)).creates = creates
+            node = Change(FROM_TREE, None, creates, children, node.acl, node.owner, node.digest)
+        node.creates, node.children = creates, children
+        self._change(path, node, body)
 
     def _remove(self, path: bytes, node: Change) -> None:
         parent_path = paths.parent_of(path)
         self.digest -= node.digest
         self._put(path, Change(self.zxid, None, 0, 0, OPEN_ACL, 0, 0))
-        parent = self._get(parent_path)
-        self._change_children(parent_path, parent, parent.creates, -1)
+        self._change_children(parent_path, self._get(parent_path), -1)
 
     def _hidden(self, owner: int) -> int:
         """The stored owner of a node whose Stat shows none."""

@@ -1,12 +1,12 @@
 """Requests that only read: each has one function from the bytes of the request to the body of the reply.
 
-A function gets the connection, the buffer its request stands in and where the body starts and ends; it returns
-the body of the reply, or raises a ZkError (the reply is an error) or DecodeError (the error is -5). Nothing here
-waits or changes the tree.
+A function gets the connection, the buffer its request stands in and where the body starts and ends; it
+returns the body of the reply, or raises a ZkError (the reply is an error) or DecodeError (the error is -5).
+Nothing here waits or changes the tree.
 
-The hot ones (exists, getData, getChildren, getChildren2) go straight from the buffer to the tree: a path is a slice of
-the request, the reply a concatenation. A path is normalised only when the straight look-up misses, because a text
-that needs normalising cannot be the name of a node.
+The hot ones (exists, getData, getChildren, getChildren2) go straight from the buffer to the tree: a path is a
+slice of the request, the reply a concatenation. A path is normalised only when the straight look-up misses,
+because a text that needs normalising cannot be the name of a node.
 """
 
 from collections.abc import Callable
@@ -34,6 +34,7 @@ from server.acls import OPEN_ACL
 from server.data_tree import STAT_BYTES
 from server.paths import ROOT, canonical
 from server.wire_reader import WireReader
+from server.write_requests import MULTI_READS, parse_operations
 
 if TYPE_CHECKING:
     from server.client_protocol import ClientConnection
@@ -45,6 +46,8 @@ _MULTI_HEADER = Struct(">i?i")
 _MULTI_ERROR = Struct(">i?ii")
 _MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
 _READ = int(Perms.READ)
+_JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what String.trim takes off
+_NULL_PATH = b"null"  # may be watched, though nothing ever happens there; this is how Java shows it
 
 
 def _path_and_watch(data: bytes, at: int, end: int) -> tuple[bytes, bool]:
@@ -111,8 +114,11 @@ def get_children2(conn: "ClientConnection", data: bytes, at: int, end: int) -> b
 
 
 def get_all_children_number(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
-    path, _ = _readable(conn, _path_only(data, at, end))
-    return encode(GetAllChildrenNumberResponse(conn.pipeline.tree.descendants_count(path)))
+    """Under its empty name the root is counted too, as in the original."""
+    asked = _path_only(data, at, end)
+    path, _ = _readable(conn, asked)
+    count = conn.pipeline.tree.descendants_count(path)
+    return encode(GetAllChildrenNumberResponse(count if asked else count + 1))
 
 
 def get_acl(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
@@ -139,7 +145,7 @@ def get_ephemerals(conn: "ClientConnection", data: bytes, at: int, end: int) -> 
     asked, _ = decode(GetEphemeralsRequest, data, at, end)
     prefix = asked.prefix_path or ""
     owned = (decode_ustring(path) for path in conn.pipeline.tree.ephemerals.get(conn.session_id, ()))
-    if prefix.strip() in ("", "/"):
+    if prefix.strip(_JAVA_BLANKS) in ("", "/"):
         return encode(GetEphemeralsResponse(tuple(owned)))
     return encode(GetEphemeralsResponse(tuple(path for path in owned if path.startswith(prefix))))
 
@@ -156,7 +162,7 @@ def who_am_i(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
 def add_watch(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
     """Any path will do, even one that can never exist."""
     asked, _ = decode(AddWatchRequest, data, at, end)
-    path = encode_ustring(asked.path or "")
+    path = _watchable(asked.path)
     if asked.mode == AddWatchMode.PERSISTENT:
         conn.pipeline.watches.add_persistent(path, conn)
     elif asked.mode == AddWatchMode.PERSISTENT_RECURSIVE:
@@ -168,13 +174,13 @@ def add_watch(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes
 
 def check_watches(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
     asked, _ = decode(CheckWatchesRequest, data, at, end)
-    conn.pipeline.watches.check(encode_ustring(asked.path or ""), asked.type, conn)
+    conn.pipeline.watches.check(_watchable(asked.path), asked.type, conn)
     return b""
 
 
 def remove_watches(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
     asked, _ = decode(RemoveWatchesRequest, data, at, end)
-    conn.pipeline.watches.remove(encode_ustring(asked.path or ""), asked.type, conn)
+    conn.pipeline.watches.remove(_watchable(asked.path), asked.type, conn)
     return b""
 
 
@@ -188,70 +194,64 @@ def set_watches2(conn: "ClientConnection", data: bytes, at: int, end: int) -> by
     asked, _ = decode(SetWatches2, data, at, end)
     _renew_once(conn, asked)
     watches = conn.pipeline.watches
-    for path in _paths(asked.persistent_watches):
-        watches.add_persistent(path, conn)
-    for path in _paths(asked.persistent_recursive_watches):
-        watches.add_recursive(path, conn)
+    for path in _listed(asked.persistent_watches):
+        watches.add_persistent(_watchable(path), conn)
+    for path in _listed(asked.persistent_recursive_watches):
+        watches.add_recursive(_watchable(path), conn)
     return b""
 
 
 def _renew_once(conn: "ClientConnection", asked: SetWatches | SetWatches2) -> None:
-    """What changed since the client last looked is told at once, the rest is watched again."""
+    """What changed since the client last looked is told at once, the rest is watched again.
+
+    A list or a path that is missing breaks the request there: what stands before it is done.
+    """
     tree, watches = conn.pipeline.tree, conn.pipeline.watches
-    for path in _paths(asked.data_watches):
-        watches.renew_data(tree, path, asked.relative_zxid, conn)
-    for path in _paths(asked.exist_watches):
-        watches.renew_exists(tree, path, conn)
-    for path in _paths(asked.child_watches):
-        watches.renew_children(tree, path, asked.relative_zxid, conn)
+    for path in _listed(asked.data_watches):
+        watches.renew_data(tree, _named(path), asked.relative_zxid, conn)
+    for path in _listed(asked.exist_watches):
+        watches.renew_exists(tree, _named(path), conn)
+    for path in _listed(asked.child_watches):
+        watches.renew_children(tree, _named(path), asked.relative_zxid, conn)
 
 
-def _paths(texts: tuple[str | None, ...] | None) -> list[bytes]:
-    if texts is None or None in texts:
+def _listed(paths: tuple[str | None, ...] | None) -> tuple[str | None, ...]:
+    if paths is None:
         raise MarshallingError("a list of watches is missing")
-    return [encode_ustring(text or "") for text in texts]
+    return paths
+
+
+def _named(path: str | None) -> bytes:
+    if path is None:
+        raise MarshallingError("a path to be watched is missing")
+    return encode_ustring(path)
+
+
+def _watchable(path: str | None) -> bytes:
+    """The name under which addWatch's kinds of watches are kept: any text will do, and even none."""
+    return _NULL_PATH if path is None else encode_ustring(path)
 
 
 def multi_read(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
     """Several reads in one: each has its own result or error. Their watch flags are ignored.
 
-    A write among them spoils the whole, and its error comes with the results so far: MultiReadSpoilt.
+    An operation that is no read, or names no path, spoils the whole, and the error comes with the results so
+    far.
     """
-    reader = WireReader(data[at:end])
-    operations: list[tuple[int, bytes]] = []
-    while True:
-        type_, is_done, _ = reader.read_int(), reader.read_bool(), reader.read_int()
-        if is_done:
-            break
-        operations.append((type_, _read_operation(type_, reader)))
-    kinds = {type_ in _MULTI_READS for type_, _ in operations}
-    if len(kinds) > 1:
-        raise DecodeError("reads and writes cannot be mixed")
-    if kinds == {False}:
-        raise MultiReadSpoilt(_MULTI_END)
-    return b"".join(_read_result(conn, type_, path) for type_, path in operations) + _MULTI_END
+    results: list[bytes] = []
+    for type_, args in parse_operations(WireReader(data[at:end])):
+        if type_ not in MULTI_READS or args[0] is None:
+            raise MultiReadSpoilt(b"".join(results) + _MULTI_END)
+        results.append(_read_result(conn, type_, args[0]))
+    return b"".join(results) + _MULTI_END
 
 
 class MultiReadSpoilt(Exception):
     """Answered by a marshalling error that, unlike any other error, has a body."""
 
     def __init__(self, body: bytes) -> None:
-        super().__init__("a multiRead does not write")
+        super().__init__("a multiRead only reads")
         self.body = body
-
-
-def _read_operation(type_: int, reader: WireReader) -> bytes:
-    if type_ in _MULTI_READS:
-        path = reader.read_string()
-        reader.read_bool()
-        if path is None:
-            raise DecodeError("the path is missing")
-        return path
-    if type_ in _MULTI_WRITE_BODIES:
-        for read in _MULTI_WRITE_BODIES[type_]:
-            read(reader)
-        return b""
-    raise DecodeError(f"operation {type_} cannot be part of a multiRead")
 
 
 def _read_result(conn: "ClientConnection", type_: int, asked: bytes) -> bytes:
@@ -263,20 +263,6 @@ def _read_result(conn: "ClientConnection", type_: int, asked: bytes) -> bytes:
         body = conn.pipeline.tree.encoded_children(path)
     return _MULTI_HEADER.pack(type_, False, 0) + body
 
-
-_string, _buffer, _acl = WireReader.read_string, WireReader.read_buffer, WireReader.read_acl
-_int, _long = WireReader.read_int, WireReader.read_long
-
-_MULTI_READS = {int(OpCode.GET_DATA), int(OpCode.GET_CHILDREN)}
-_MULTI_WRITE_BODIES: dict[int, tuple[Callable[[WireReader], object], ...]] = {
-    int(OpCode.CREATE): (_string, _buffer, _acl, _int),
-    int(OpCode.CREATE2): (_string, _buffer, _acl, _int),
-    int(OpCode.CREATE_CONTAINER): (_string, _buffer, _acl, _int),
-    int(OpCode.CREATE_TTL): (_string, _buffer, _acl, _int, _long),
-    int(OpCode.DELETE): (_string, _int),
-    int(OpCode.SET_DATA): (_string, _buffer, _int),
-    int(OpCode.CHECK): (_string, _int),
-}
 
 READS: dict[int, ReadFunction] = {
     int(OpCode.GET_DATA): get_data,

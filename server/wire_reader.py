@@ -1,7 +1,7 @@
 """Cuts a jute record into slices, where decoding whole records would only cost time.
 
-Strings come out as bytes, buffers and ACLs stay in wire form, with their lengths in front. Whoever needs a declared
-record uses jute.record.decode; the two are tested to agree.
+Strings come out as bytes, buffers and ACLs stay in wire form, with their lengths in front. Whoever needs a
+declared record uses jute.record.decode; the two are tested to agree.
 """
 
 from struct import Struct

@@ -1,7 +1,7 @@
 """The bodies of write requests, cut into operations that can be prepared.
 
-An operation is (type, args); paths are bytes in canonical form, None where the client sent null, data and ACLs in
-wire form:
+An operation is (type, args); paths are bytes in canonical form, None where the client sent null, data and
+ACLs in wire form:
     CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL   (path, data, acl, flags, ttl)
     DELETE, CHECK                                   (path, version)
     DELETE_CONTAINER                                (path,)
@@ -9,8 +9,8 @@ wire form:
     RECONFIG                                        (joining, leaving, new_members, config_id)
     MULTI                                           a list of operations
 
-A body that cannot be decoded raises DecodeError, which costs no zxid, except for a multi: MarshallingError is a
-failure like any other and consumes one.
+A body that cannot be decoded raises DecodeError, which costs no zxid, except for a multi: MarshallingError is
+a failure like any other and consumes one.
 """
 
 from struct import Struct
@@ -40,15 +40,19 @@ Operation = tuple[int, Any]
 
 _INT = Struct(">i")
 _NULL_ACL = b"\xff\xff\xff\xff"
-_PLAIN_FLAGS = frozenset(mode.value for mode in CreateMode if not mode.is_ttl)
-_READS = (int(OpCode.GET_DATA), int(OpCode.GET_CHILDREN))
+_FLAGS = frozenset(mode.value for mode in CreateMode)
+_TTL_FLAGS = frozenset(mode.value for mode in CreateMode if mode.is_ttl)
+_HOT_CREATES = frozenset({CREATE, CREATE2})
+_PLAIN_CREATES = frozenset({CREATE, CREATE2, CREATE_CONTAINER})
+_VERSIONED = frozenset({DELETE, CHECK})
+MULTI_READS = frozenset({int(OpCode.GET_DATA), int(OpCode.GET_CHILDREN)})
 
 
 def parse_write(op: int, body: bytes) -> Any:
     """The args of the operation that a request of this type asks for."""
     if op == SET_DATA:
         return _parse_set_data(body)
-    if op == CREATE or op == CREATE2:
+    if op in _HOT_CREATES:
         return _parse_create(op, body)
     if op == MULTI:
         return _parse_multi(body)
@@ -84,16 +88,16 @@ def _parse_create(op: int, body: bytes) -> Any:
             acl_at = data_at + 4 + _INT.unpack_from(body, data_at)[0]
             flags_at = acl_at + len(OPEN_ACL)
             if data_at + 4 <= acl_at and flags_at + 4 <= size and body.startswith(OPEN_ACL, acl_at):
-                path = body[4:data_at]
-                flags = _INT.unpack_from(body, flags_at)[0]
-                return (path if path.isascii() else canonical(path), body[data_at:acl_at], OPEN_ACL, flags, -1)
+                path, flags = body[4:data_at], _INT.unpack_from(body, flags_at)[0]
+                path = path if path.isascii() else canonical(path)
+                return (path, body[data_at:acl_at], OPEN_ACL, flags, -1)
     return _parse_args(op, WireReader(body))
 
 
 def _parse_args(op: int, reader: WireReader) -> Any:
-    if op == CREATE or op == CREATE2 or op == CREATE_CONTAINER:
+    if op in _PLAIN_CREATES:
         return (_path(reader), reader.read_buffer(), reader.read_acl(), reader.read_int(), -1)
-    if op == DELETE or op == CHECK:
+    if op in _VERSIONED:
         return (_path(reader), reader.read_int())
     if op == SET_DATA:
         return (_path(reader), reader.read_buffer(), reader.read_int())
@@ -103,7 +107,10 @@ def _parse_args(op: int, reader: WireReader) -> Any:
     if op == SET_ACL:
         return (_path(reader), reader.read_acl(), reader.read_int())
     if op == DELETE_CONTAINER:
-        return (_path(reader),)
+        path = _path(reader)
+        if path is None:  # it is a buffer here, which only text can become
+            raise DecodeError("the path is missing")
+        return (path,)
     assert op == RECONFIG, op
     return (reader.read_string(), reader.read_string(), reader.read_string(), reader.read_long())
 
@@ -114,17 +121,27 @@ def _path(reader: WireReader) -> bytes | None:
 
 
 def _parse_multi(body: bytes) -> list[Operation]:
-    reader = WireReader(body)
-    operations: list[Operation] = []
     try:
-        while (type_ := _next_type(reader)) is not None:
-            operations.append(_parse_operation(type_, reader))
+        operations = parse_operations(WireReader(body))
+    except NullAclInMulti:
+        raise
     except DecodeError as failure:
         raise MarshallingError(str(failure)) from None
+    if any(type_ in MULTI_READS for type_, _ in operations):
+        raise MarshallingError("a multi does not read")
     if any(args[0] is None for _, args in operations):
         raise MarshallingError("an operation of the multi names no path")
-    if any(type_ in _READS for type_, _ in operations):
-        raise MarshallingError("a multi does not read")
+    return operations
+
+
+def parse_operations(reader: WireReader) -> list[Operation]:
+    """The operations of a multi or multiRead: all writes, or all reads, whose args are (path, watch)."""
+    operations: list[Operation] = []
+    while (type_ := _next_type(reader)) is not None:
+        operation = _parse_operation(type_, reader)
+        if operations and (operation[0] in MULTI_READS) != (operations[0][0] in MULTI_READS):
+            raise DecodeError("reads and writes cannot be mixed")
+        operations.append(operation)
     return operations
 
 
@@ -139,11 +156,11 @@ def _next_type(reader: WireReader) -> int | None:
 def _parse_operation(type_: int, reader: WireReader) -> Operation:
     if type_ == CREATE_TTL:
         return _create_ttl_operation(_parse_args(type_, reader))
-    if type_ == CREATE or type_ == CREATE2 or type_ == CREATE_CONTAINER:
+    if type_ in _PLAIN_CREATES:
         return _create_operation(type_, _parse_args(type_, reader))
-    if type_ == DELETE or type_ == SET_DATA or type_ == CHECK:
+    if type_ in _VERSIONED or type_ == SET_DATA:
         return type_, _parse_args(type_, reader)
-    if type_ in _READS:
+    if type_ in MULTI_READS:
         return type_, (_path(reader), reader.read_bool())
     raise DecodeError(f"operation {type_} cannot be part of a multi")
 
@@ -151,20 +168,22 @@ def _parse_operation(type_: int, reader: WireReader) -> Operation:
 def _create_operation(type_: int, args: Any) -> Operation:
     """A create inside a multi: there, unlike outside, the container flag counts."""
     _, _, acl, flags, _ = args
+    if flags not in _FLAGS:
+        raise DecodeError(f"flags {flags} make no create mode")
     if acl == _NULL_ACL:
         raise NullAclInMulti("a create of the multi has no ACL")
-    if flags not in _PLAIN_FLAGS:
-        raise DecodeError(f"flags {flags} make no create mode")
+    if flags in _TTL_FLAGS:
+        raise DecodeError(f"flags {flags} need a time to live")
     return CREATE_CONTAINER if flags == CreateMode.CONTAINER else type_, args
 
 
-class NullAclInMulti(Exception):
-    """The one way to spoil a multi that costs no zxid; answered like an undecodable body."""
+class NullAclInMulti(DecodeError):
+    """The one way to spoil a multi that costs no zxid."""
 
 
 def _create_ttl_operation(args: Any) -> Operation:
     """createTTL inside a multi: with flags that mean no time to live it is an ordinary create."""
     path, data, acl, flags, _ = args
-    if flags in (CreateMode.PERSISTENT_WITH_TTL, CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL):
+    if flags in _TTL_FLAGS:
         return CREATE_TTL, args
     return CREATE_CONTAINER if flags == CreateMode.CONTAINER else CREATE, (path, data, acl, flags, -1)

@@ -1,8 +1,8 @@
 """A transaction applied to the tree gives the body of its reply; watches fire on the way.
 
-Applying never fails. While the log is replayed over a snapshot that was taken under load, a transaction may meet
-its own effect (NodeExists, NoNode): that is expected there and changes only what the rules below say. Held by
-tests/server/test_apply_txn.py::test_replaying_a_suffix_twice_changes_nothing.
+Applying never fails. While the log is replayed over a snapshot that was taken under load, a transaction may
+meet its own effect (NodeExists, NoNode): that is expected there and changes only what the rules below say.
+Held by tests/server/test_apply_txn.py::test_replaying_a_suffix_twice_changes_nothing.
 """
 
 from struct import Struct
@@ -17,13 +17,11 @@ from server.txns import (
     CREATE2,
     CREATE_SESSION,
     CREATES,
-    DELETE,
-    DELETE_CONTAINER,
+    DATA_CHANGES,
+    DELETES,
     ERROR,
     MULTI,
-    RECONFIG,
     SET_ACL,
-    SET_DATA,
     Args,
     Txn,
 )
@@ -52,12 +50,12 @@ def apply_txn(tree: DataTree, txn: Txn) -> tuple[int, bytes]:
 
 
 def _apply_one(tree: DataTree, type_: int, args: Args, txn: Txn) -> bytes:
-    if type_ == SET_DATA or type_ == RECONFIG:
+    if type_ in DATA_CHANGES:
         path, data, version = args
         return tree.set_data(path, data, version, txn.zxid, txn.time_ms)[-STAT_BYTES:]
     if type_ in CREATES:
         return _apply_create(tree, type_, args, txn)
-    if type_ == DELETE or type_ == DELETE_CONTAINER:
+    if type_ in DELETES:
         tree.delete(args[0], txn.zxid)
     elif type_ == SET_ACL:
         path, acl, version = args
@@ -75,25 +73,18 @@ def _apply_create(tree: DataTree, type_: int, args: Args, txn: Txn) -> bytes:
     path, data, acl, owner, parent_cversion = args
     try:
         body = tree.create(path, data, acl, owner, parent_cversion, txn.zxid, txn.time_ms)
-    except NodeExists:
-        if type_ == CREATE:  # replayed: the parent may have been saved before the node was
-            _renew_parent(tree, parent_of(path), parent_cversion, txn.zxid)
+    except NodeExists:  # replayed: the parent may have been saved before the node was
+        tree.note_create(parent_of(path), parent_cversion, txn.zxid)
         raise
-    reply = _INT.pack(len(path)) + path
+    reply: bytes = _INT.pack(len(path)) + path
     return reply if type_ == CREATE else reply + body[-STAT_BYTES:]
-
-
-def _renew_parent(tree: DataTree, parent: bytes, parent_cversion: int, zxid: int) -> None:
-    if parent_cversion > tree.creates.get(parent, 0):
-        tree.note_create(parent, parent_cversion, zxid)
 
 
 def _close_session(tree: DataTree, txn: Txn) -> None:
     """Delete what the transaction names, then whatever else the session owns here."""
     tree.session_timeouts_ms.pop(txn.session, None)
-    named = txn.args[0] or ()
-    owned = tree.ephemerals.get(txn.session, ())
-    for path in [*named, *(path for path in owned if path not in set(named))]:
+    named, owned = txn.args[0] or (), tree.ephemerals.get(txn.session, ())
+    for path in dict.fromkeys([*named, *owned]):
         try:
             tree.delete(path, txn.zxid)
         except NoNode:
@@ -124,6 +115,6 @@ def _operation_results(tree: DataTree, txn: Txn) -> list[bytes]:
         except ZkError as failure:
             results.append(_MULTI_ERROR.pack(-1, False, failure.code, failure.code))
             continue
-        shown = CREATE2 if type_ in CREATES and type_ != CREATE else DELETE if type_ == DELETE_CONTAINER else type_
+        shown = CREATE2 if type_ in CREATES and type_ != CREATE else type_
         results.append(_MULTI_HEADER.pack(shown, False, 0) + body)
     return results

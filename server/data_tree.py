@@ -2,8 +2,8 @@
 
 Pure: no clock, no files, no clients. Watches are told through `triggers`.
 
-A znode is not an object. The tree is a handful of dictionaries keyed by path (bytes); a plain leaf has an entry
-in `bodies` and in its parent's `children`, and nowhere else:
+A znode is not an object. The tree is a handful of dictionaries keyed by path (bytes); a plain leaf has an
+entry in `bodies` and in its parent's `children`, and nowhere else:
 
     bodies      path -> what getData answers: data as a jute buffer, then the 68 bytes of its Stat
     children    path -> {child's full path: None}, in order of creation; only for nodes that have children
@@ -28,6 +28,7 @@ from zlib import crc32
 
 from jute.errors import NodeExists, NoNode
 from jute.opcodes import EventType
+from persistence.errors import CorruptSnapshot
 from server.acls import CLOSED_ACL, OPEN_ACL, READ_ACL
 from server.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, parent_of
 from server.quotas import Quotas
@@ -35,7 +36,6 @@ from server.txns import CONTAINER_OWNER, TTL_MASK
 
 STAT_BYTES: Final = 68
 EMPTY_DATA: Final = b"\x00\x00\x00\x00"
-NULL_DATA: Final = b"\xff\xff\xff\xff"
 
 _NEW_STAT = Struct(">qqqqiiiqiiq")
 _INT = Struct(">i")
@@ -47,6 +47,8 @@ NODE_CREATED: Final = int(EventType.NODE_CREATED)
 NODE_DELETED: Final = int(EventType.NODE_DELETED)
 NODE_DATA_CHANGED: Final = int(EventType.NODE_DATA_CHANGED)
 NODE_CHILDREN_CHANGED: Final = int(EventType.NODE_CHILDREN_CHANGED)
+
+CREATES_MAX: Final = 0x7FFFFFFF  # where the count of created children sticks
 
 _MASK64: Final = (1 << 64) - 1
 _CHILD_LISTS_CACHED_BYTES_MAX: Final = 16 << 20
@@ -64,9 +66,7 @@ def signed64(value: int) -> int:
 
 def new_body(data: bytes, zxid: int, time_ms: int, shown_owner: int) -> bytes:
     """The body of a node that was just created."""
-    return data + _NEW_STAT.pack(
-        zxid, zxid, time_ms, time_ms, 0, 0, 0, shown_owner, len(data) - 4, 0, zxid
-    )
+    return data + _NEW_STAT.pack(zxid, zxid, time_ms, time_ms, 0, 0, 0, shown_owner, len(data) - 4, 0, zxid)
 
 
 def with_data(body: bytes, data: bytes, version: int, zxid: int, time_ms: int) -> bytes:
@@ -79,7 +79,7 @@ def with_data(body: bytes, data: bytes, version: int, zxid: int, time_ms: int) -
 def with_children(body: bytes, creates: int, count: int, pzxid: int) -> bytes:
     """The body of a parent whose children changed."""
     cversion = 2 * creates - count
-    if cversion > 0x7FFFFFFF:
+    if not -0x80000000 <= cversion <= 0x7FFFFFFF:
         cversion = wrap32(cversion)
     return body[:-32] + _STAT_WITH_CHILDREN.pack(cversion, body[-28:-12], count, pzxid)
 
@@ -125,9 +125,9 @@ def data_length_of(body: bytes) -> int:
 def node_digest(path: bytes, body: bytes, creates: int, hidden_owner: int = 0) -> int:
     """What one node adds to the digest of the tree: its name, data and persisted stat, but not its ACL.
 
-    The bytes are those of the body in another order: data, czxid, mzxid, pzxid, ctime, mtime, version, then the
-    stored (not the shown) cversion, aversion and owner; `hidden_owner` is the stored owner where the Stat shows
-    none. Nodes below /zookeeper differ between servers and count 0.
+    The bytes are those of the body in another order: data, czxid, mzxid, pzxid, ctime, mtime, version, then
+    the stored (not the shown) cversion, aversion and owner; `hidden_owner` is the stored owner where the Stat
+    shows none. Nodes below /zookeeper differ between servers and count 0.
     """
     if path.startswith(b"/zookeeper/"):
         return 0
@@ -176,15 +176,9 @@ class DataTree:
 
     def reset(self) -> None:
         """Forget everything and start with the nodes that always exist."""
-        for table in (self.bodies, self.children, self.creates, self.owners, self.acls, self.ephemerals):
-            table.clear()
+        self._clear_nodes()
         self.session_timeouts_ms.clear()
-        self._child_lists: dict[bytes, bytes] = {}
-        self._child_lists_bytes = 0
-        self._acl_names: dict[bytes, bytes] = {}
         self.last_zxid = 0
-        self.data_bytes = 0
-        self.quotas.clear()
         for path in (ROOT, ZOOKEEPER, QUOTA, CONFIG):
             self._insert(path, new_body(EMPTY_DATA, 0, 0, 0), OPEN_ACL)
         for path in (ZOOKEEPER, QUOTA, CONFIG):
@@ -192,6 +186,15 @@ class DataTree:
         self._set_acl(CONFIG, READ_ACL)
         self.bodies[CONFIG] = with_acl_version(self.bodies[CONFIG], -1)
         self.digest = self.compute_digest()
+
+    def _clear_nodes(self) -> None:
+        for table in (self.bodies, self.children, self.creates, self.owners, self.acls, self.ephemerals):
+            table.clear()
+        self._child_lists: dict[bytes, bytes] = {}
+        self._child_lists_bytes = 0
+        self._acl_names: dict[bytes, bytes] = {}
+        self.data_bytes = 0
+        self.quotas.clear()
 
     # -- reading
 
@@ -231,15 +234,22 @@ class DataTree:
 
     def descendants_count(self, path: bytes) -> int:
         """How many nodes lie below this one."""
-        if path == ROOT:
-            return len(self.bodies) - 1
-        count, todo = 0, [path]
-        while todo:
-            kids = self.children.get(todo.pop())
-            if kids:
-                count += len(kids)
-                todo += kids
-        return count
+        return len(self.bodies) - 1 if path == ROOT else len(self._below(path))
+
+    def _below(self, path: bytes) -> list[bytes]:
+        """Every node below this one, parents first."""
+        below, at = list(self.children.get(path, ())), 0
+        while at < len(below):
+            below += self.children.get(below[at], ())
+            at += 1
+        return below
+
+    def usage_of(self, path: bytes) -> tuple[int, int]:
+        """How many nodes there are at or below a path, and how many bytes of data they hold."""
+        if path not in self.bodies:
+            return 0, 0
+        nodes = [path, *self._below(path)]
+        return len(nodes), sum(data_length_of(self.bodies[node]) for node in nodes)
 
     @property
     def node_count(self) -> int:
@@ -283,7 +293,7 @@ class DataTree:
     def create(
         self, path: bytes, data: bytes, acl: bytes, owner: int, parent_cversion: int, zxid: int, time_ms: int
     ) -> bytes:
-        """Add a node and return its body; NoNode without parent, NodeExists (with its ACL renewed) if it is there."""
+        """Add a node and return its body; NoNode without parent, NodeExists (ACL renewed) if it is there."""
         parent = parent_of(path)
         if parent not in self.bodies:
             raise NoNode
@@ -300,10 +310,10 @@ class DataTree:
         self._count_create(parent, parent_cversion, zxid)
         if self.tracks_digest:
             self.digest = self.digest + self._digest_of(parent) + self._digest_of(path) & _MASK64
-        self._count_for_quota(path, len(data) - 4 if data != NULL_DATA else 0, 1)
+        self._count_for_quota(path, len(data) - 4, 1)
         self.triggers.trigger_data(path, NODE_CREATED, zxid, acl)
         self.triggers.trigger_child(parent, NODE_CHILDREN_CHANGED, zxid, self.acls.get(parent, OPEN_ACL))
-        return self.bodies[path]
+        return body
 
     def note_create(self, parent: bytes, parent_cversion: int, zxid: int) -> None:
         """Replayed: a child that is already there was created by this transaction."""
@@ -317,7 +327,7 @@ class DataTree:
         """Count a created child, unless a later state of the parent already has."""
         creates = self.creates.get(parent, 0)
         if parent_cversion == -1:
-            parent_cversion = creates + 1
+            parent_cversion = wrap32(creates + 1)
         pzxid = pzxid_of(self.bodies[parent])
         if parent_cversion > creates:
             self.creates[parent] = parent_cversion
@@ -325,7 +335,13 @@ class DataTree:
         self._restat(parent, pzxid)
 
     def delete(self, path: bytes, zxid: int) -> None:
-        """Remove a node; NoNode if it or its parent is not there (the parent's pzxid rises all the same)."""
+        """Remove a node; NoNode if it or its parent is not there (the parent's pzxid rises all the same).
+
+        Children mean that a log is replayed over a later state, of which they are: it will create them again.
+        """
+        if path in self.children:
+            for below in reversed(self._below(path)):
+                self.delete(below, zxid)
         parent = parent_of(path)
         if parent not in self.bodies:
             raise NoNode
@@ -385,15 +401,20 @@ class DataTree:
         self.data_bytes += len(data) + STAT_BYTES - len(body)
 
     def _insert(self, path: bytes, body: bytes, acl: bytes) -> None:
-        self.bodies[path] = body
-        self.data_bytes += len(path) + data_length_of(body) if path != ROOT else 0
-        if path != ROOT:
+        """Put a node below its parent; NoNode if there is none."""
+        if path == ROOT:
+            self.data_bytes += data_length_of(body)
+        else:
             parent = parent_of(path)
             kids = self.children.get(parent)
-            if kids is None:
+            if kids is not None:
+                kids[path] = None
+            elif parent in self.bodies:
                 self.children[parent] = {path: None}
             else:
-                kids[path] = None
+                raise NoNode
+            self.data_bytes += len(path) + data_length_of(body)
+        self.bodies[path] = body
         if acl != OPEN_ACL:
             self._set_acl(path, acl)
 
@@ -432,7 +453,7 @@ class DataTree:
             self.acls[path] = self._intern(acl)
 
     def _intern(self, acl: bytes) -> bytes:
-        """One object for one ACL, however many nodes carry it; forgotten ones go when they outnumber the used."""
+        """One object for one ACL, however many nodes carry it; the unused go once they outnumber the used."""
         if len(self._acl_names) > 2 * len(self.acls) + 1024:
             self._acl_names = {name: name for name in self.acls.values()}
         return self._acl_names.setdefault(acl, acl)
@@ -454,9 +475,9 @@ class DataTree:
         """Every node that exists when its turn comes, while the tree goes on changing.
 
         A node that is gone at its turn is left out with everything below it, even if it comes back before its
-        children's turn: a child must not stand in a snapshot without its parent, and the log, replayed over the
-        snapshot, creates both. An ACL that appeared after snapshot_acls gets a number nobody knows; the log
-        brings that ACL too.
+        children's turn: a child must not stand in a snapshot without its parent, and the log, replayed over
+        the snapshot, creates both. An ACL that appeared after snapshot_acls gets a number nobody knows; the
+        log brings that ACL too.
         """
         skipped: set[bytes] = set()
         ids, bodies, creates, owners, acls = self._acl_ids, self.bodies, self.creates, self.owners, self.acls
@@ -477,18 +498,22 @@ class DataTree:
         return self.last_zxid, signed64(self.digest)
 
     def restore_sessions(self, sessions: Iterable[tuple[int, int]]) -> None:
+        self.session_timeouts_ms.clear()
         self.session_timeouts_ms.update(sessions)
 
     def restore_acls(self, acls: Iterable[tuple[int, bytes]]) -> None:
         self._acls_by_id = dict(acls)
 
     def restore_nodes(self, nodes: Iterable[tuple[bytes, bytes, int, bytes]]) -> None:
-        """Fill the tree from a snapshot. Every node is there as it was, whatever its place in the file."""
-        for table in (self.bodies, self.children, self.creates, self.owners, self.acls, self.ephemerals):
-            table.clear()
-        self.data_bytes = 0
+        """Fill the tree from a snapshot; CorruptSnapshot if a node comes before its parent, or no root."""
+        self._clear_nodes()
         for path, data, acl_id, stat in nodes:
-            self._restore_node(path, data, acl_id, stat)
+            try:
+                self._restore_node(path, data, acl_id, stat)
+            except (NoNode, ValueError):  # ValueError: there is not even a slash in it
+                raise CorruptSnapshot(f"node {path!r} has no parent in front of it") from None
+        if ROOT not in self.bodies:
+            raise CorruptSnapshot("there is no root node")
         for path in self.children:
             self._restat(path, pzxid_of(self.bodies[path]))
         for path in self.creates.keys() - self.children.keys():
@@ -506,12 +531,10 @@ class DataTree:
             self._own(path, owner, is_session)
         if creates:
             self.creates[path] = creates
-        self._insert(
-            path,
-            b"%b%b%b%b%b%b%b" % (data, stat[:36], b"\x00" * 4, stat[40:44], shown, _INT.pack(len(data) - 4), b"\x00" * 4)
-            + stat[52:60],
-            OPEN_ACL if acl_id == -1 else self._acls_by_id.get(acl_id, CLOSED_ACL),
-        )
+        zero, length = b"\x00" * 4, _INT.pack(len(data) - 4)  # what follows from children comes in later
+        body = b"".join((data, stat[:36], zero, stat[40:44], shown, length, zero, stat[52:60]))
+        acl = OPEN_ACL if acl_id == -1 else self._acls_by_id.get(acl_id, CLOSED_ACL)
+        self._insert(path, body, acl)
 
 
 def persisted_stat(body: bytes, creates: int, owner: int | None) -> bytes:

@@ -1,9 +1,9 @@
 """Transactions in the form the server works with: numbers, paths as bytes, data and ACLs in wire form.
 
 `Txn.payload` is what the log stores and what a proposal carries: TxnHeader, record, and TxnDigest if there is
-one. `Txn.args` holds the same record taken apart, so that a transaction prepared here is applied without being
-decoded again. Both always say the same thing (tests/server/test_txns.py holds them together, and holds them
-against the declared records of jute/txn_records.py).
+one. `Txn.args` holds the same record taken apart, so that a transaction prepared here is applied without
+being decoded again. Both always say the same thing (tests/server/test_txns.py holds them together, and holds
+them against the declared records of jute/txn_records.py).
 
 args by type:
     CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL   (path, data, acl, owner, parent_cversion)
@@ -15,8 +15,8 @@ args by type:
     CLOSE_SESSION                                   (paths,) or (None,) if the log is older than the record
     ERROR                                           (code,)
     MULTI                                           a list of (type, args), one for each operation
-`data` is a jute buffer with its length in front, `acl` a jute vector<ACL>, `owner` what the node stores as its
-ephemeralOwner: 0, a session, CONTAINER_OWNER, or a time to live marked by TTL_OWNER.
+`data` is a jute buffer with its length in front, `acl` a jute vector<ACL>, `owner` what the node stores as
+its ephemeralOwner: 0, a session, CONTAINER_OWNER, or a time to live marked by TTL_OWNER.
 """
 
 from struct import Struct
@@ -42,6 +42,9 @@ CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 ERROR: Final = int(OpCode.ERROR)
 
 CREATES: Final = frozenset({CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL})
+DELETES: Final = frozenset({DELETE, DELETE_CONTAINER})
+DATA_CHANGES: Final = frozenset({SET_DATA, RECONFIG})
+_NUMBERS: Final = frozenset({CREATE_SESSION, ERROR})
 
 CONTAINER_OWNER: Final = -(1 << 63)
 TTL_OWNER: Final = -(1 << 56)  # 0xff in the top byte
@@ -57,6 +60,7 @@ _DIGEST = Struct(">iq")
 _INT_DIGEST = Struct(">iiq")
 _INT = Struct(">i")
 _INT_LONG = Struct(">iq")
+_DIGEST_BEGINNING = _INT.pack(DIGEST_VERSION)
 
 
 class Txn:
@@ -111,12 +115,12 @@ def _string(value: bytes) -> bytes:
 
 def encode_args(type_: int, args: Args) -> bytes:
     """The record of a transaction."""
-    if type_ == SET_DATA or type_ == RECONFIG or type_ == SET_ACL:
+    if type_ in DATA_CHANGES or type_ == SET_ACL:
         path, value, version = args
         return b"%b%b%b%b" % (_INT.pack(len(path)), path, value, _INT.pack(version))
     if type_ in CREATES:
         return _encode_create(type_, args)
-    if type_ == DELETE or type_ == DELETE_CONTAINER:
+    if type_ in DELETES:
         return _string(args[0])
     if type_ == MULTI:
         parts = [_INT.pack(len(args))]
@@ -129,7 +133,7 @@ def encode_args(type_: int, args: Args) -> bytes:
     if type_ == CLOSE_SESSION:
         (paths,) = args
         return b"" if paths is None else _INT.pack(len(paths)) + b"".join(map(_string, paths))
-    assert type_ == CREATE_SESSION or type_ == ERROR, type_
+    assert type_ in _NUMBERS, type_
     return _INT.pack(args[0])
 
 
@@ -168,13 +172,13 @@ class _TxnReader(WireReader):
     def args(self, type_: int, session: int, is_last: bool = False) -> Args:
         if type_ in CREATES:
             return self._create(type_, session)
-        if type_ == SET_DATA or type_ == RECONFIG:
+        if type_ in DATA_CHANGES:
             return (self._path(), self.read_buffer(), self.read_int())
-        if type_ == DELETE or type_ == DELETE_CONTAINER:
+        if type_ in DELETES:
             return (self._path(),)
         if type_ == SET_ACL:
             return (self._path(), self.read_acl(), self.read_int())
-        if type_ == CREATE_SESSION or type_ == ERROR:
+        if type_ in _NUMBERS:
             return (self.read_int(),)
         if type_ == CHECK:
             return (self._path(), self.read_int())
@@ -190,7 +194,7 @@ class _TxnReader(WireReader):
         The twelve bytes of a digest could also be a list of two empty paths, which nobody can own.
         """
         left = len(self.data) - self.offset
-        return left == 0 or (left == _DIGEST.size and self.data.startswith(_INT.pack(DIGEST_VERSION), self.offset))
+        return left == 0 or (left == _DIGEST.size and self.data.startswith(_DIGEST_BEGINNING, self.offset))
 
     def _path(self) -> bytes:
         path = self.read_string()
@@ -207,8 +211,8 @@ class _TxnReader(WireReader):
             return (path, data, acl, TTL_OWNER | self.read_long() & TTL_MASK, parent_cversion)
         owner = session if self.read_bool() else 0
         # Logs of 3.3 and older have no parentCVersion: -1 stands for "one more than it was".
-        has_cversion = self.offset + 4 <= len(self.data)
-        return (path, data, acl, owner, self.read_int() if has_cversion else -1)
+        is_oldest = type_ == CREATE and self.offset + 4 > len(self.data)
+        return (path, data, acl, owner, -1 if is_oldest else self.read_int())
 
     def _operation(self, session: int) -> tuple[int, Args]:
         type_ = self.read_int()

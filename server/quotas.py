@@ -1,15 +1,15 @@
 """Quotas: limits that clients write below /zookeeper/quota, usage that the server writes beside them.
 
-The quota of /p/q lives in /zookeeper/quota/p/q: its child zookeeper_limits (a client's text) switches it on, its
-child zookeeper_stats (our text) shows the usage of the subtree. A change counts for the nearest quota above
-it only. Usage is recomputed whenever statistics appear or cannot be read, so junk written there by a client is
-overwritten by the truth instead of stopping the server as it does the original.
+The quota of /p/q lives in /zookeeper/quota/p/q: its child zookeeper_limits (a client's text) switches it on,
+its child zookeeper_stats (our text) shows the usage of the subtree. A change counts for the nearest quota
+above it only. Usage is recomputed whenever statistics appear or cannot be read, so junk written there by a
+client is overwritten by the truth instead of stopping the server as it does the original.
 """
 
 import re
 from typing import TYPE_CHECKING
 
-from jute.errors import QuotaExceeded
+from jute.errors import MarshallingError, QuotaExceeded
 from server.paths import QUOTA, ROOT, ancestors_or_self, parent_of
 
 if TYPE_CHECKING:
@@ -18,20 +18,28 @@ if TYPE_CHECKING:
 LIMITS = b"zookeeper_limits"
 STATS = b"zookeeper_stats"
 
+# What Java's split at = makes of it: the second part counts, and is empty only where there is a third.
+_PAIR = re.compile("([^=]*)=(?:([+-]?[0-9]{1,19})(?:=.*)?|=+[^=].*)", re.DOTALL)
+
 
 def parse_limits(text: bytes) -> dict[str, int]:
     """The numbers of a limits or statistics text; -1 stands for "no limit". ValueError if it is none."""
     numbers = {}
-    for pair in filter(None, re.split("[,;]+", text.decode("utf-8", "replace"))):
-        key, separator, rest = pair.partition("=")
-        if not separator:
+    pairs = text.decode("utf-8", "replace").rstrip(",;")
+    for pair in re.split("[,;]+", pairs) if pairs else ():
+        match = _PAIR.fullmatch(pair)
+        if match is None:
             raise ValueError(f"{pair!r} is not of the form name=number")
-        numbers[key] = int(rest.split("=")[0] or "-1")
+        numbers[match[1]] = int(match[2] or "-1")
     return numbers
 
 
-def format_usage(nodes: int, data_bytes: int) -> bytes:
-    return b"count=%d,bytes=%d" % (nodes, data_bytes)
+def format_usage(nodes: int, data_bytes: int, others: dict[str, int] | None = None) -> bytes:
+    """A statistics text. Other numbers that were there stay, behind an = that hides them from old parsers."""
+    text = f"count={nodes},bytes={data_bytes}"
+    if others:
+        text += "=" + "".join(f";{name}={number}" for name, number in sorted(others.items()))
+    return text.encode()
 
 
 class Quotas:
@@ -60,9 +68,7 @@ class Quotas:
     def _quota_node_changed(self, tree: "DataTree", path: bytes, nodes_more: int) -> None:
         parent, name = parent_of(path), path[path.rindex(b"/") + 1 :]
         subject = parent[len(QUOTA) :]
-        if not subject:
-            return  # directly below /zookeeper/quota a limits node limits nothing
-        if name == LIMITS:
+        if name == LIMITS and subject:  # without a subject they would be the root's, which has none
             (self.paths.add if nodes_more > 0 else self.paths.discard)(subject)
         elif name == STATS and nodes_more > 0:
             self._recompute(tree, subject)
@@ -77,21 +83,14 @@ class Quotas:
         except ValueError:
             self._recompute(tree, quota)
             return
-        nodes = usage.get("count", -1) + nodes_more
-        data_bytes = usage.get("bytes", -1) + bytes_more
-        tree.replace_unversioned(stats_path, _buffer(format_usage(nodes, data_bytes)))
+        nodes = usage.pop("count", -1) + nodes_more
+        data_bytes = usage.pop("bytes", -1) + bytes_more
+        tree.replace_unversioned(stats_path, _buffer(format_usage(nodes, data_bytes, usage)))
 
     def _recompute(self, tree: "DataTree", quota: bytes) -> None:
         stats_path = QUOTA + quota + b"/" + STATS
-        if stats_path not in tree.bodies:
-            return
-        nodes, data_bytes, todo = 0, 0, [quota] if quota in tree.bodies else []
-        while todo:
-            path = todo.pop()
-            nodes += 1
-            data_bytes += max(0, len(tree.bodies[path]) - 72)
-            todo += tree.children.get(path, ())
-        tree.replace_unversioned(stats_path, _buffer(format_usage(nodes, data_bytes)))
+        if stats_path in tree.bodies:
+            tree.replace_unversioned(stats_path, _buffer(format_usage(*tree.usage_of(quota or ROOT))))
 
     def rebuild(self, tree: "DataTree") -> None:
         """After a snapshot was loaded: find the quotas and count their subtrees anew."""
@@ -108,7 +107,7 @@ class Quotas:
                     self._recompute(tree, subject)
 
     def check(self, tree: "DataTree", path: bytes, bytes_more: int, nodes_more: int) -> None:
-        """Raise QuotaExceeded if a hard limit would be passed. Soft limits only show in the statistics."""
+        """Raise QuotaExceeded if a hard limit would be passed. Soft limits stop nobody."""
         quota = self.nearest(path)
         if quota is None:
             return
@@ -116,14 +115,26 @@ class Quotas:
         usage_body = tree.bodies.get(QUOTA + quota + b"/" + STATS)
         if limits_body is None or usage_body is None:
             return
-        try:
-            limits, usage = parse_limits(limits_body[4:-68]), parse_limits(usage_body[4:-68])
-        except ValueError:
-            return
+        limits, usage = _limits_in(limits_body), self._usage_in(usage_body, tree, quota)
         if nodes_more and 0 <= limits.get("countHardLimit", -1) < usage.get("count", -1) + nodes_more:
             raise QuotaExceeded
         if bytes_more and 0 <= limits.get("byteHardLimit", -1) < usage.get("bytes", -1) + bytes_more:
             raise QuotaExceeded
+
+    def _usage_in(self, stats_body: bytes, tree: "DataTree", quota: bytes) -> dict[str, int]:
+        """What the statistics say; if they cannot be read, what they will be corrected to."""
+        try:
+            return parse_limits(stats_body[4:-68])
+        except ValueError:
+            return dict(zip(("count", "bytes"), tree.usage_of(quota), strict=True))
+
+
+def _limits_in(limits_body: bytes) -> dict[str, int]:
+    """What the limits say; where they cannot be read nobody can know what would exceed them."""
+    try:
+        return parse_limits(limits_body[4:-68])
+    except ValueError as failure:
+        raise MarshallingError(str(failure)) from None
 
 
 def _buffer(data: bytes) -> bytes:

@@ -1,10 +1,11 @@
 """Client sessions: ids, passwords, and the moment each one expires.
 
-Pure: time comes in as milliseconds of a clock that never goes back. A session lives in a bucket that ends on a
-multiple of the tick, and a whole bucket expires together: up to one tick after its timeout, never before it.
+Pure: time comes in as milliseconds of a clock that never goes back. A session lives in a bucket that ends on
+a multiple of the tick, and a whole bucket expires together: up to one tick after its timeout, never before
+it.
 
-Being heard costs one assignment (`session.heard_ms = now`): a session moves to its right bucket only when the one
-it is in ends.
+Being heard costs one assignment (`session.heard_ms = now`): a session moves to its right bucket only when the
+one it is in ends.
 """
 
 from collections.abc import Iterable
@@ -36,7 +37,7 @@ def password_of(session_id: int) -> bytes:
 
 
 def first_session_id(server_id: int, now_ms: int) -> int:
-    """Where a server starts counting: its id in the top byte, then 40 bits of the clock, then 16 for the count."""
+    """Where a server starts counting: its id in the top byte, 40 bits of the clock, 16 for the count."""
     base = (now_ms << 24 & _MASK64) >> 8 | (server_id << 56 & _MASK64)
     if base == 1 << 63:
         base += 1  # that number marks container nodes
@@ -60,7 +61,7 @@ class Sessions:
     def __init__(self, tick_ms: int, next_id: int) -> None:
         self._tick_ms = tick_ms
         self._next_id = next_id
-        self._buckets: dict[int, set[Session]] = {}
+        self._buckets: dict[int, dict[Session, None]] = {}  # in the order they came: it is that of their end
         self.by_id: dict[int, Session] = {}
 
     def new_id(self) -> int:
@@ -76,14 +77,14 @@ class Sessions:
         session.timeout_ms = timeout_ms
         session.heard_ms = now_ms
         if self._bucket_for(session) < session.bucket_ms:  # it came back with a shorter timeout
-            self._buckets[session.bucket_ms].discard(session)
+            self._leave_bucket(session)
             self._enter_bucket(session)
         return session
 
     def forget(self, session_id: int) -> None:
         session = self.by_id.pop(session_id, None)
         if session is not None:
-            self._buckets.get(session.bucket_ms, set()).discard(session)
+            self._leave_bucket(session)
 
     def check(self, session_id: int) -> None:
         """Raise what a write of a session that is gone, or on its way out, is answered with."""
@@ -125,7 +126,12 @@ class Sessions:
 
     def _enter_bucket(self, session: Session) -> None:
         session.bucket_ms = self._bucket_for(session)
-        self._buckets.setdefault(session.bucket_ms, set()).add(session)
+        self._buckets.setdefault(session.bucket_ms, {})[session] = None
+
+    def _leave_bucket(self, session: Session) -> None:
+        bucket = self._buckets.get(session.bucket_ms)
+        if bucket is not None:
+            bucket.pop(session, None)
 
     def _bucket_for(self, session: Session) -> int:
         return ((session.heard_ms + session.timeout_ms) // self._tick_ms + 1) * self._tick_ms

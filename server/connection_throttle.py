@@ -12,8 +12,9 @@ import attrs
 class ConnectionThrottle:
     """Tokens refill by time; a handshake that finds too few is refused without a word.
 
-    While the bucket runs empty the chance to drop a handshake grows, once every `freeze_ms`, and it shrinks while
-    there is room: refusing a few at random before the bucket is empty spreads the pain of a storm.
+    While the bucket is empty the chance to drop a handshake grows, at most once every `freeze_ms`, and it
+    shrinks while no more than `decrease_ratio` of the tokens are taken: refusing a few at random before the
+    bucket is empty spreads the pain of a storm.
     """
 
     tokens_max: int
@@ -52,10 +53,10 @@ class ConnectionThrottle:
             self._filled_ms += fills * max(1, self.fill_ms)
 
     def _adapt(self, now_ms: int) -> None:
-        if self.freeze_ms < 0 or now_ms - self._frozen_ms < self.freeze_ms:
+        if self.freeze_ms < 0 or now_ms - self._frozen_ms <= self.freeze_ms:
             return
         self._frozen_ms = now_ms
         if self._tokens == 0:
             self.drop_chance = min(1.0, self.drop_chance + self.drop_increase)
-        elif self._tokens > self.tokens_max * self.decrease_ratio:
+        elif self.tokens_max - self._tokens <= round(self.tokens_max * self.decrease_ratio):
             self.drop_chance = max(0.0, self.drop_chance - self.drop_decrease)

@@ -8,8 +8,9 @@ on one path, and firing a one-shot watch leaves the others alone.
     persistent   addWatch mode 0                 stays, about both
     recursive    addWatch mode 1                 stays, about every node at or below the path
 
-A watch belongs to a connection and dies with it. One look-up tells a connection at most once, however many of its
-watches match. An event is encoded once, however many connections get it.
+A watch belongs to a connection and dies with it. One look-up tells a connection at most once, however many of
+its watches match. An event is encoded once, however many connections get it, and they get it in the order in
+which they asked: a set would make that a matter of chance, and no run of the server could be repeated.
 """
 
 from struct import Struct
@@ -27,7 +28,7 @@ from server.data_tree import (
     mzxid_of,
     pzxid_of,
 )
-from server.paths import ancestors_or_self
+from server.paths import ROOT, ancestors_or_self
 
 _EVENT = Struct(">iiqiiii")
 _UNKNOWN_ZXID: Final = -1
@@ -60,7 +61,8 @@ class WatchedPaths:
         return len(self.data_once) + len(self.child_once) + len(self.persistent) + len(self.recursive)
 
 
-Table = dict[bytes, set[Watcher]]
+Watchers = dict[Watcher, None]  # a set that keeps its order
+Table = dict[bytes, Watchers]
 
 
 def encode_event(event: int, path: bytes, zxid: int) -> bytes:
@@ -80,17 +82,17 @@ class Watches:
 
     # -- firing
 
-    def trigger_data(self, path: bytes, event: int, zxid: int, acl: bytes) -> set[Watcher] | None:
+    def trigger_data(self, path: bytes, event: int, zxid: int, acl: bytes) -> Watchers | None:
         told = self.data_once.pop(path, None)
         if told:
             for watcher in told:
                 watcher.watched.data_once.discard(path)
         if self.persistent and path in self.persistent:
-            told = (told or set()) | self.persistent[path]
+            told = (told or {}) | self.persistent[path]
         if self.recursive:
             for above in ancestors_or_self(path):
                 if above in self.recursive:
-                    told = (told or set()) | self.recursive[above]
+                    told = (told or {}) | self.recursive[above]
         if told:
             self._tell(told, encode_event(event, path, zxid), acl)
         return told
@@ -101,14 +103,14 @@ class Watches:
             for watcher in watchers:
                 watcher.watched.child_once.discard(path)
         if self.persistent and path in self.persistent:
-            watchers = (watchers or set()) | self.persistent[path]
+            watchers = (watchers or {}) | self.persistent[path]
         if watchers and told:
-            assert isinstance(told, set)
-            watchers = watchers - told
+            assert isinstance(told, dict)
+            watchers = {watcher: None for watcher in watchers if watcher not in told}
         if watchers:
             self._tell(watchers, encode_event(event, path, zxid), acl)
 
-    def _tell(self, watchers: set[Watcher], frame: bytes, acl: bytes) -> None:
+    def _tell(self, watchers: Watchers, frame: bytes, acl: bytes) -> None:
         is_open = acl == OPEN_ACL
         for watcher in watchers:
             if is_open or watcher.may_read(acl):
@@ -176,10 +178,10 @@ class Watches:
                     _discard(table, path, watcher)
                 mine.clear()
 
-    # -- a client that comes back (setWatches, setWatches2)
+    # -- a client that comes back (setWatches, setWatches2); the empty path is the root's other name, as in reads
 
     def renew_data(self, tree: DataTree, path: bytes, since_zxid: int, watcher: Watcher) -> None:
-        body = tree.bodies.get(path)
+        body = tree.bodies.get(path or ROOT)
         if body is None:
             watcher.notify(encode_event(NODE_DELETED, path, _UNKNOWN_ZXID))
         elif mzxid_of(body) > since_zxid:
@@ -188,13 +190,13 @@ class Watches:
             self.watch_data(path, watcher)
 
     def renew_exists(self, tree: DataTree, path: bytes, watcher: Watcher) -> None:
-        if path in tree.bodies:
+        if (path or ROOT) in tree.bodies:
             watcher.notify(encode_event(NODE_CREATED, path, _UNKNOWN_ZXID))
         else:
             self.watch_data(path, watcher)
 
     def renew_children(self, tree: DataTree, path: bytes, since_zxid: int, watcher: Watcher) -> None:
-        body = tree.bodies.get(path)
+        body = tree.bodies.get(path or ROOT)
         if body is None:
             watcher.notify(encode_event(NODE_DELETED, path, _UNKNOWN_ZXID))
         elif pzxid_of(body) > since_zxid:
@@ -204,11 +206,11 @@ class Watches:
 
     # -- counting, for wchs, wchc, wchp and mntr; child watches are not counted, as in the original
 
-    def watched_by_path(self) -> dict[bytes, set[Watcher]]:
-        merged: dict[bytes, set[Watcher]] = {}
+    def watched_by_path(self) -> Table:
+        merged: Table = {}
         for table in (self.data_once, self.persistent, self.recursive):
             for path, watchers in table.items():
-                merged[path] = merged.get(path, set()) | watchers
+                merged[path] = merged.get(path, {}) | watchers
         return merged
 
     def count(self) -> int:
@@ -220,14 +222,14 @@ class Watches:
 def _add(table: Table, path: bytes, watcher: Watcher) -> None:
     watchers = table.get(path)
     if watchers is None:
-        table[path] = {watcher}
+        table[path] = {watcher: None}
     else:
-        watchers.add(watcher)
+        watchers[watcher] = None
 
 
 def _discard(table: Table, path: bytes, watcher: Watcher) -> None:
     watchers = table.get(path)
     if watchers is not None:
-        watchers.discard(watcher)
+        watchers.pop(watcher, None)
         if not watchers:
             del table[path]

@@ -5,14 +5,17 @@ from struct import pack, unpack_from
 from typing import Any
 
 from jute.client_records import ConnectRequest
-from jute.opcodes import OpCode
-from jute.record import decode, encode
+from jute.record import encode
 from server.acls import AccessRules
-from server.client_protocol import ClientConnection
+from server.client_protocol import CLOSED, ClientConnection
 from server.client_sessions import Sessions, first_session_id
 from server.data_tree import DataTree
 from server.pipeline import Limits, Pipeline
 from server.prepare_txn import Preparer
+
+START_MS = 1000
+START_WALL_MS = 1_700_000_000_000
+TICK_MS = 2000
 
 
 class HeldSink:
@@ -30,10 +33,12 @@ class HeldSink:
 class OneServer:
     """The pipeline of one server; `settle` makes everything in flight durable."""
 
-    def __init__(self, *, limits: Limits | None = None, rules: AccessRules | None = None, **preparing: Any) -> None:
+    def __init__(
+        self, *, limits: Limits | None = None, rules: AccessRules | None = None, **preparing: Any
+    ) -> None:
         self.tree = DataTree(extended_types=preparing.get("ttl_nodes", False))
         self.sink = HeldSink()
-        sessions = Sessions(2000, first_session_id(1, 1000))
+        sessions = Sessions(TICK_MS, first_session_id(1, START_MS))
         rules = rules or AccessRules()
         self.pipeline = Pipeline(
             tree=self.tree,
@@ -43,20 +48,27 @@ class OneServer:
             sink=self.sink,
             limits=limits or Limits(),
         )
-        self.pipeline.begin_batch(1000, 1_700_000_000_000)
+        self.pipeline.begin_batch(START_MS, START_WALL_MS)
 
     def settle(self) -> None:
         while self.sink.undurable:
-            count, self.sink.undurable = self.sink.undurable, 0
-            self.pipeline.committed(count)
+            self.release(self.sink.undurable)
 
-    def connect(self, *, timeout_ms: int = 10_000) -> "Client":
-        client = Client(self)
+    def release(self, count: int) -> None:
+        """Only the oldest so many of the transactions in flight become durable."""
+        self.sink.undurable -= count
+        self.pipeline.committed(count)
+
+    def pass_time(self, ms: int) -> None:
+        """The clocks go on, and sessions whose time is up are told to close."""
+        self.pipeline.begin_batch(self.pipeline.now_ms + ms, self.pipeline.wall_ms + ms)
+        self.pipeline.expire_sessions()
+
+    def connect(self, *, timeout_ms: int = 10_000, address: str = "127.0.0.1") -> "Client":
+        client = Client(self, address)
         client.send_raw(encode(ConnectRequest(0, 0, timeout_ms, 0, bytes(16))) + b"\x00")
         self.settle()
-        response = client.frames().popleft()
-        client.session_id = unpack_from(">q", response, 8)[0]
-        client.password = response[20:36]
+        client.read_handshake()
         return client
 
 
@@ -68,7 +80,6 @@ class Client:
         self.session_id = 0
         self.password = b""
         self.is_reading = True
-        self._unread: deque[bytes] = deque()
         self.connection = ClientConnection(server.pipeline, self, address, 40_000)
 
     def wants_flush(self) -> None:
@@ -77,24 +88,39 @@ class Client:
     def resume_reading(self) -> None:
         self.is_reading = True
 
+    @property
+    def is_closed(self) -> bool:
+        return self.connection.state == CLOSED
+
     def send_raw(self, body: bytes) -> None:
         self.connection.received(pack(">i", len(body)) + body)
 
     def send(self, xid: int, op: int, body: bytes = b"") -> None:
         self.send_raw(pack(">ii", xid, op) + body)
 
-    def frames(self) -> deque[bytes]:
-        """What arrived since the last look, without the lengths in front."""
-        self.connection.is_flush_wanted = False
+    def receive(self) -> bytes:
+        """Everything the server has said since the last look; our socket takes whatever there is."""
         data = b"".join(self.connection.out)
         self.connection.out.clear()
+        self.connection.is_flush_wanted = False
         self.connection.flushed(0)
+        self.server.pipeline.resume_paused()
+        return data
+
+    def frames(self) -> deque[bytes]:
+        """What arrived since the last look, without the lengths in front."""
+        data = self.receive()
         frames: deque[bytes] = deque()
         while data:
             length = unpack_from(">i", data)[0]
             frames.append(data[4 : 4 + length])
             data = data[4 + length :]
         return frames
+
+    def read_handshake(self) -> None:
+        response = self.frames().popleft()
+        self.session_id = unpack_from(">q", response, 8)[0]
+        self.password = response[20:36]
 
     def ask(self, op: int, request: object | bytes = b"", xid: int = 1) -> tuple[int, int, bytes]:
         """Send one request, wait for it, and return the zxid, the error and the body of its reply."""

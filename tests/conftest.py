@@ -1,0 +1,11 @@
+"""Options of the whole test suite."""
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite",
+        action="store_true",
+        help="write what happens into testdata/*.txt, for a person to review",
+    )

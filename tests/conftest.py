@@ -7,5 +7,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite",
         action="store_true",
-        help="write what happens into testdata/*.txt, for a person to review",
+        help="write what happens into testdata/*.txt, to be reviewed",
     )

@@ -125,6 +125,7 @@ class Peer:
         except OSError:
             data = b""
         if not data:
+            self.front.pipeline.stats.connections_lost += 1
             self.front.drop(self)
             return
         self.front.pipeline.stats.bytes_received += len(data)
@@ -292,6 +293,7 @@ class PlainFront:
     def close_idle(self) -> None:
         for peer in list(self.peers.values()):
             if is_idle(peer.connection, self.limits, self.pipeline.now_ms):
+                self.pipeline.stats.connections_idle += 1
                 self.drop(peer)
 
     def close(self) -> None:
@@ -362,10 +364,6 @@ class StreamPeer:
             connection.flushed(0)
             pipeline.resume_paused()
 
-    def hang_up(self) -> None:
-        """End the conversation from our side, at the next opportunity."""
-        self.connection.close()
-
 
 class StreamFront:
     """A task for each connection, over any Trio stream: for systems without epoll, and for tests."""
@@ -422,4 +420,5 @@ class StreamFront:
     def close_idle(self) -> None:
         for peer in list(self.peers):
             if is_idle(peer.connection, self.limits, self.pipeline.now_ms):
-                peer.hang_up()
+                self.pipeline.stats.connections_idle += 1
+                peer.connection.close()

@@ -12,8 +12,8 @@ The unit of work is "all complete frames in the buffer". Reads are answered on t
 connection is still in flight: then they wait in `fifo`, between the marks of the writes they stand behind.
 
 What keeps the loop short: length, xid and opcode come from one struct; counting happens once for a batch; a
-reply is one concatenation, and all replies of a batch leave in one send. A getData in a batch of 100 takes about
-1 us from frame to reply, a setData 9 us (without the log).
+reply is one concatenation, and all replies of a batch leave in one send. A getData in a batch of 100 takes
+about 1 us from frame to reply, a setData 9 us (without the log).
 
 Bounds: a frame is at most jute.maxbuffer; a connection whose client does not read its replies is not read
 from (OUT_PAUSE_BYTES), and is cut off when events alone pile up beyond OUT_MAX_BYTES.
@@ -390,6 +390,7 @@ class ClientConnection:
                 code = _INT.unpack(body)[0]
                 self._send(_REPLY.pack(16, xid, self.pipeline.tree.last_zxid, code))
             elif 0 < wait_ms < self.pipeline.now_ms - since_ms:
+                self.pipeline.stats.throttled_ops += 1
                 self._send(_REPLY.pack(16, xid, self.pipeline.tree.last_zxid, ThrottledOp.code))
             else:
                 now_ids, self.ids = self.ids, ids
@@ -413,8 +414,8 @@ class ClientConnection:
         length: int = _INT.unpack_from(data)[0]
         if not 0 <= length <= self.pipeline.limits.frame_bytes_max:
             log.warning(
-                f"Len error. A message from /{self.address}:{self.port} with advertised length of {length} is "
-                "either a malformed message or too large to process (length is greater than "
+                f"Len error. A message from /{self.address}:{self.port} with advertised length of {length} "
+                "is either a malformed message or too large to process (length is greater than "
                 f"jute.maxbuffer={self.pipeline.limits.frame_bytes_max})"
             )
             self.close()
@@ -449,6 +450,8 @@ class ClientConnection:
 
     def _connect(self, request: ConnectRequest) -> None:
         pipeline = self.pipeline
+        pipeline.stats.connect_requests += 1
+        pipeline.stats.token_deficits.add(pipeline.throttle.tokens_missing)
         if not pipeline.throttle.admits(pipeline.handshake_weights[request.session_id != 0], pipeline.now_ms):
             pipeline.stats.connections_rejected += 1
             self.close()
@@ -485,6 +488,7 @@ class ClientConnection:
             self.session_id = session_id
             self.session = pipeline.sessions.open(session_id, self.timeout_ms, pipeline.now_ms)
             pipeline.connections[session_id] = self
+            pipeline.stats.sessions_renewed += 1
             self._open()
         else:
             self.timeout_ms = 0
@@ -550,6 +554,7 @@ class ClientConnection:
 
     def notify(self, frame: bytes) -> None:
         self.pipeline.stats.watches_fired += 1
+        self.pipeline.stats.watch_bytes += len(frame)
         self._send(frame)
         self._count_out(len(frame))
 
@@ -618,7 +623,8 @@ class ClientConnection:
         pipeline.reads_in_batch += reads
         self.received_count += count
         self.last_op = op
-        self.last_xid = xid
+        if xid >= 0:
+            self.last_xid = xid
         if reads:
             self.last_zxid = pipeline.tree.last_zxid
             self._count_latency(0, reads)

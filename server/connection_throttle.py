@@ -33,6 +33,11 @@ class ConnectionThrottle:
     def __attrs_post_init__(self) -> None:
         self._tokens = self.tokens_max
 
+    @property
+    def tokens_missing(self) -> int:
+        """How far the bucket is from full."""
+        return self.tokens_max - self._tokens
+
     def admits(self, weight: int, now_ms: int) -> bool:
         """Take `weight` tokens if there are enough and chance agrees."""
         if self.tokens_max <= 0:

@@ -124,6 +124,7 @@ class Standalone:
         dirs = open_data_dirs(
             disk, config.data_dir, config.data_log_dir, autocreate=config.datadir_autocreate
         )
+        started_ms = now_ms()
         gc.disable()  # a tree is no garbage, and looking for some while it grows only costs time
         recovered = recover(disk, dirs.snap_dir, dirs.log_dir, stored, _recovery_options(config), progress)
         gc.freeze()  # what was loaded stays: no collection need look at it again
@@ -144,6 +145,9 @@ class Standalone:
             handshake_weights=_handshake_weights(config),
         )
         pipeline.begin_batch(now_ms(), wall_ms())
+        pipeline.stats.load_times.add(now_ms() - started_ms)
+        pipeline.stats.txns_replayed.add(recovered.txns_replayed)
+        pipeline.stats.digest_mismatches = stored.digest_mismatches
         server = cls(
             config,
             disk,
@@ -171,6 +175,7 @@ class Standalone:
         """Transactions are on disk: apply and answer them, then see whether it is time for a snapshot."""
         self.pipeline.begin_batch(now_ms(), wall_ms())
         self.pipeline.stats.fsyncs.add(round(self.txn_log.last_sync_ms))
+        self.pipeline.stats.batch_sizes.add(count)
         self.pipeline.committed(count)
         self.flush()
         if (

@@ -58,6 +58,14 @@ def _open(disk: Disk, directory: Path, kind: str, autocreate: bool) -> None:
             raise DataDirError(f"Unable to create {kind} directory {directory}: {error}") from error
     if not disk.is_writable(directory):
         raise DataDirError(f"Cannot write to {kind} directory {directory}")
+    try:
+        disk.lock_directory(directory)
+    except BlockingIOError as error:
+        raise DataDirError(
+            f"another server uses this {kind} directory",
+            file=directory,
+            remedy="Stop it first, or give this server a dataDir of its own",
+        ) from error
 
 
 def _refuse_names(disk: Disk, directory: Path, prefix: str, problem: str) -> None:

@@ -10,6 +10,7 @@ Any OSError passes through untouched. In particular a failed sync is never repea
 dropped the pages and would report success the second time.
 """
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import closing
@@ -72,6 +73,11 @@ class Disk(Protocol):
 
     def sync_directory(self, path: Path) -> None: ...
 
+    def lock_directory(self, path: Path) -> None:
+        """Keep other processes from locking the directory, as long as this one lives; BlockingIOError if
+        another has."""
+        ...
+
 
 class RealFile:
     """A WritableFile of the operating system."""
@@ -96,6 +102,9 @@ class RealFile:
 
 class RealDisk:
     """The file system."""
+
+    def __init__(self) -> None:
+        self._locks: dict[Path, int] = {}
 
     def names(self, directory: Path) -> list[str]:
         return os.listdir(directory)
@@ -140,6 +149,17 @@ class RealDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def lock_directory(self, path: Path) -> None:
+        if path in self._locks:
+            return
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        self._locks[path] = fd  # the lock lasts as long as the descriptor
 
 
 # macOS has no fdatasync; its fsync covers more than we ask for.

@@ -178,24 +178,23 @@ class PlainFront:
     Every socket is owned here: registered when accepted, closed by `drop` and nowhere else.
     """
 
-    def __init__(self, pipeline: Pipeline, listener: socket.socket, limits: FrontLimits) -> None:
+    def __init__(self, pipeline: Pipeline, limits: FrontLimits) -> None:
         self.pipeline = pipeline
         self.limits = limits
         self.poll = select.epoll()
         self.peers: dict[int, Peer] = {}
         self.to_flush: list[Peer] = []
         self._by_address: Counter[str] = Counter()
-        self._listener = listener
-        self._listener_fd = listener.fileno()
         self._is_accepting = True
-        self.poll.register(listener, select.EPOLLIN)
 
     @property
     def connections(self) -> Iterable[ClientConnection]:
         return (peer.connection for peer in self.peers.values())
 
-    async def run(self) -> None:
-        """Serve until cancelled."""
+    async def run(self, listener: socket.socket) -> None:
+        """Serve a listening socket until cancelled."""
+        self._listener, self._listener_fd = listener, listener.fileno()
+        self.poll.register(listener, select.EPOLLIN)
         try:
             while True:
                 await trio.lowlevel.wait_readable(self.poll.fileno())

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import select
 import signal
 import socket
 import sys
@@ -15,12 +16,13 @@ from persistence.disk import RealDisk
 from persistence.errors import StorageError
 from persistence.offload import WorkerThread
 from server import VERSION
-from server.client_fronts import FrontLimits, PlainFront
+from server.client_fronts import FrontLimits, PlainFront, StreamFront
 from server.config import LoadedConfig, ServerConfig
 from server.four_letter_words import FourLetterWords
 from server.host_facts import RealHost
 from server.loading_progress import loading_progress
 from server.metrics import MetricsReader
+from server.pipeline import Pipeline
 from server.standalone import Standalone
 
 log = structlog.get_logger()
@@ -71,7 +73,8 @@ async def _serve(loaded: LoadedConfig) -> None:
     _raise_open_files_limit()
     listener = _listen(config)
     async with WorkerThread("log") as log_offload, WorkerThread("snapshot") as snapshot_offload:
-        server = Standalone.open(config, RealDisk(), log_offload, snapshot_offload, Random(), loading_progress())
+        disk, progress = RealDisk(), loading_progress()
+        server = Standalone.open(config, disk, log_offload, snapshot_offload, Random(), progress)
         server.pipeline.answer_word = _four_letter_words(server).answer
         async with trio.open_nursery() as storage:
             storage.start_soon(server.write_log)
@@ -95,9 +98,9 @@ async def _serve_clients(server: Standalone, listener: socket.socket | None) -> 
     """Everything that ends when the process is told to stop."""
     async with trio.open_nursery() as serving:
         if listener is not None:
-            front = PlainFront(server.pipeline, listener, _front_limits(server.config))
+            front = _front(server.pipeline, server.config)
             server.fronts.append(front)
-            serving.start_soon(front.run)
+            serving.start_soon(front.run, listener)
         serving.start_soon(server.tick)
         serving.start_soon(server.take_snapshots)
         serving.start_soon(server.reap_containers)
@@ -106,6 +109,17 @@ async def _serve_clients(server: Standalone, listener: socket.socket | None) -> 
         await _wait_for_signal()
         serving.cancel_scope.cancel()
     server.fronts.clear()
+
+
+def _front(pipeline: Pipeline, config: ServerConfig) -> PlainFront | StreamFront:
+    """The fast front where the system has epoll, the general one elsewhere."""
+    limits = FrontLimits(
+        per_address_max=config.max_client_cnxns,
+        total_max=config.max_cnxns,
+        idle_ms=config.sessionless_cnxn_timeout_ms,
+        keepalive=config.client_tcp_keepalive,
+    )
+    return PlainFront(pipeline, limits) if hasattr(select, "epoll") else StreamFront(pipeline, limits)
 
 
 async def _wait_for_signal() -> None:
@@ -162,15 +176,6 @@ def _bound(host: str | None, port: int, backlog: int) -> socket.socket:
 def _nonblocking(listener: socket.socket) -> socket.socket:
     listener.setblocking(False)
     return listener
-
-
-def _front_limits(config: ServerConfig) -> FrontLimits:
-    return FrontLimits(
-        per_address_max=config.max_client_cnxns,
-        total_max=config.max_cnxns,
-        idle_ms=config.sessionless_cnxn_timeout_ms,
-        keepalive=config.client_tcp_keepalive,
-    )
 
 
 def _raise_open_files_limit() -> None:

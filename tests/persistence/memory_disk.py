@@ -118,6 +118,9 @@ class MemoryDisk:
         self._act("make_directory")
         self._directories |= {path, *path.parents}
 
+    def lock_directory(self, path: Path) -> None:
+        """One disk serves one server at a time here."""
+
     def sync_directory(self, path: Path) -> None:
         self._act("sync_directory")
         self._safe_names = dict(self._names)

@@ -304,7 +304,7 @@ _HASH = re.compile(":[^\n\r\u0085\u2028\u2029]*")  # to the end of the line, as 
 
 
 def _without_duplicates(entries: Sequence[Acl]) -> Sequence[Acl]:
-    """Each entry once. The original compares with every entry before, and breaks off where a text is missing."""
+    """Each entry once. The original compares with each entry before, and breaks off where text is missing."""
     kept: list[Acl] = []
     for entry in entries:
         for before in kept:

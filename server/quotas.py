@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 LIMITS = b"zookeeper_limits"
 STATS = b"zookeeper_stats"
+_NULL = b"\xff\xff\xff\xff"  # data that is not even empty
 
 # What Java's split at = makes of it: the second part counts, and is empty only where there is a third.
-_PAIR = re.compile("([^=]*)=(?:([+-]?[0-9]{1,19})(?:=.*)?|=+[^=].*)", re.DOTALL)
+_PAIR = re.compile(r"([^=]*)=(?:([+-]?\d{1,100})(?:=.*)?|=+[^=].*)", re.DOTALL)
+_LONGS = range(-(1 << 63), 1 << 63)
 
 
 def parse_limits(text: bytes) -> dict[str, int]:
@@ -28,9 +30,9 @@ def parse_limits(text: bytes) -> dict[str, int]:
     pairs = text.decode("utf-8", "replace").rstrip(",;")
     for pair in re.split("[,;]+", pairs) if pairs else ():
         match = _PAIR.fullmatch(pair)
-        if match is None:
+        if match is None or (number := int(match[2] or "-1")) not in _LONGS:
             raise ValueError(f"{pair!r} is not of the form name=number")
-        numbers[match[1]] = int(match[2] or "-1")
+        numbers[match[1]] = number
     return numbers
 
 
@@ -112,10 +114,13 @@ class Quotas:
         if quota is None:
             return
         limits_body = tree.bodies.get(QUOTA + quota + b"/" + LIMITS)
-        usage_body = tree.bodies.get(QUOTA + quota + b"/" + STATS)
-        if limits_body is None or usage_body is None:
+        if limits_body is None:
             return
-        limits, usage = _limits_in(limits_body), self._usage_in(usage_body, tree, quota)
+        limits = _limits_in(limits_body)
+        usage_body = tree.bodies.get(QUOTA + quota + b"/" + STATS)
+        if usage_body is None:
+            return
+        usage = self._usage_in(usage_body, tree, quota)
         if nodes_more and 0 <= limits.get("countHardLimit", -1) < usage.get("count", -1) + nodes_more:
             raise QuotaExceeded
         if bytes_more and 0 <= limits.get("byteHardLimit", -1) < usage.get("bytes", -1) + bytes_more:
@@ -131,6 +136,8 @@ class Quotas:
 
 def _limits_in(limits_body: bytes) -> dict[str, int]:
     """What the limits say; where they cannot be read nobody can know what would exceed them."""
+    if limits_body.startswith(_NULL):
+        raise MarshallingError("the limits of a quota are null")
     try:
         return parse_limits(limits_body[4:-68])
     except ValueError as failure:

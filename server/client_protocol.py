@@ -56,6 +56,7 @@ _COUNTED_FRAME_BYTES: Final = 1024  # smaller replies cannot pile up: a batch is
 _PING: Final = int(OpCode.PING)
 _AUTH: Final = int(OpCode.AUTH)
 _SASL: Final = int(OpCode.SASL)
+_AUTHENTICATION: Final = frozenset({_AUTH, _SASL})  # says who the client is, not that its session lives
 _WRITES: Final = frozenset(
     int(op)
     for op in (
@@ -235,9 +236,7 @@ class ClientConnection:
     def _serve(self, data: bytes) -> int:
         """Answer or pass on every complete frame; returns how many bytes were used."""
         pipeline = self.pipeline
-        if self.session is not None:
-            self.session.heard_ms = pipeline.now_ms
-        size, at, count, ordered = len(data), 0, 0, 0
+        size, at, count, ordered, unheard = len(data), 0, 0, 0, 0
         frame_bytes_max = pipeline.limits.frame_bytes_max
         unpack, reads, fifo = _REQUEST.unpack_from, READS, self.fifo
         self._needed_bytes = 4
@@ -251,7 +250,7 @@ class ClientConnection:
                 break
             count += 1
             read = reads.get(op)
-            if self._needs_auth and op != _AUTH and op != _SASL:
+            if self._needs_auth and op not in _AUTHENTICATION:
                 self._refuse_unauthenticated(xid)
             elif read is not None and not fifo:
                 self._answer_read(read, xid, data, at + 12, end)
@@ -259,12 +258,15 @@ class ClientConnection:
                 self._send(_REPLY.pack(16, _PING_XID, pipeline.tree.last_zxid, 0))
             else:
                 ordered += 1
+                unheard += op in _AUTHENTICATION
                 self._serve_in_order(xid, op, data[at + 12 : end])
             at = end
             if self.is_paused or self.state != OPEN:
                 break
         else:
             length = _INT.unpack_from(data, at)[0] if size - at >= 4 else 8
+        if count > unheard and self.session is not None:
+            self.session.heard_ms = pipeline.now_ms
         if count:
             self._count_batch(count, count - ordered, xid, op)
         if self.state == OPEN and not self.is_paused and not 8 <= length <= frame_bytes_max:

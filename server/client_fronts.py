@@ -141,7 +141,9 @@ class Peer:
         if out:
             sent_frames = len(out)
             connection.sent_count += sent_frames
-            self.front.pipeline.stats.packets_sent += sent_frames
+            stats = self.front.pipeline.stats
+            stats.packets_sent += sent_frames
+            stats.responses.add_batch(out)
             data = out[0] if sent_frames == 1 and not self.unsent else b"".join([self.unsent, *out])
             out.clear()
             self._send(data)

@@ -124,7 +124,7 @@ class MetricsReader:
             gauges={**self._gauges(), **standing.gauges},
             gauge_sets=quota_gauges(self.pipeline.tree),
             counters=_in_order(COUNTERS, self._counters(), 0),
-            counter_sets={"quota_exceeded_error_per_namespace": _by_name(stats.quota_refusals)},
+            counter_sets={"quota_exceeded_error_per_namespace": _by_name(self.pipeline.tree.quotas.refusals)},
             summaries=_in_order(SUMMARIES, _summaries(stats), Summary()),
             percentile_summaries=_in_order(
                 PERCENTILE_SUMMARIES, _percentile_summaries(stats), PercentileSummary()

@@ -27,7 +27,7 @@ from server.digest_history import INTERVAL as DIGEST_INTERVAL
 from server.digest_history import DigestHistory
 from server.prepare_txn import Preparer
 from server.server_stats import ServerStats
-from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, Txn
+from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, CREATES, SET_DATA, Txn
 from server.watches import Watches
 
 log = structlog.get_logger()
@@ -85,6 +85,7 @@ class Pipeline:
 
     def __attrs_post_init__(self) -> None:
         self.tree.triggers = self.watches
+        self.watches.count_told = lambda event, watchers: self.stats.watchers_told[event].add(watchers)
         self.tree.tracks_digest = False  # the preparer knows it, one transaction ahead
 
     def begin_batch(self, now_ms: int, wall_ms: int) -> None:
@@ -162,7 +163,10 @@ class Pipeline:
                 self.digest_history.note(txn.zxid, self.tree.digest)
         if frame_bytes > self.limits.large_request_threshold_bytes >= 0:
             self.large_bytes -= frame_bytes
-        if txn.type == CLOSE_SESSION:
+        if txn.type == SET_DATA or txn.type in CREATES:
+            path, data = txn.args[:2]
+            self.stats.writes_by_namespace.add(path, len(path) + len(data) - 4)
+        elif txn.type == CLOSE_SESSION:
             self._session_closed(txn.session, connection)
         if connection is not None and connection.state != CLOSED:
             connection.write_committed(xid, op, txn.zxid, err, body, self.now_ms - started_ms)

@@ -7,6 +7,7 @@ client is overwritten by the truth instead of stopping the server as it does the
 """
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from jute.errors import MarshallingError, QuotaExceeded
@@ -49,6 +50,7 @@ class Quotas:
 
     def __init__(self) -> None:
         self.paths: set[bytes] = set()
+        self.refusals: Counter[bytes] = Counter()  # by namespace: the child of the root that the quota is in
 
     def clear(self) -> None:
         self.paths.clear()
@@ -122,9 +124,13 @@ class Quotas:
             return
         usage = self._usage_in(usage_body, tree, quota)
         if nodes_more and 0 <= limits.get("countHardLimit", -1) < usage.get("count", -1) + nodes_more:
-            raise QuotaExceeded
+            raise self._refusal(quota)
         if bytes_more and 0 <= limits.get("byteHardLimit", -1) < usage.get("bytes", -1) + bytes_more:
-            raise QuotaExceeded
+            raise self._refusal(quota)
+
+    def _refusal(self, quota: bytes) -> QuotaExceeded:
+        self.refusals[quota.split(b"/", 2)[1]] += 1
+        return QuotaExceeded()
 
     def _usage_in(self, stats_body: bytes, tree: "DataTree", quota: bytes) -> dict[str, int]:
         """What the statistics say; if they cannot be read, what they will be corrected to."""

@@ -4,8 +4,6 @@ Counting happens once for a batch of requests, not once for each: see client_pro
 shown is in metrics.py.
 """
 
-from collections import Counter
-
 import attrs
 
 from jute.opcodes import EventType
@@ -64,7 +62,6 @@ class ServerStats:
     large_requests_rejected: int = 0
     commits: int = 0
     writes_by_namespace: NamespaceSummaries = attrs.field(factory=NamespaceSummaries)  # path and data bytes
-    quota_refusals: Counter[bytes] = attrs.field(factory=Counter)  # by namespace
 
     # Watches
     watches_fired: int = 0

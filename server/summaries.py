@@ -140,5 +140,12 @@ class Sizes:
         if size < self.smallest or self.smallest < 0:
             self.smallest = size
 
+    def add_batch(self, frames: Sequence[bytes]) -> None:
+        """The sizes of several frames; there is at least one."""
+        if len(frames) > 1:
+            self.add(len(max(frames, key=len)))
+            self.add(len(min(frames, key=len)))
+        self.add(len(frames[-1]))
+
     def __str__(self) -> str:
         return f"{self.last}/{self.smallest}/{self.largest}"

@@ -13,6 +13,7 @@ its watches match. An event is encoded once, however many connections get it, an
 which they asked: a set would make that a matter of chance, and no run of the server could be repeated.
 """
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Final, Protocol
 
@@ -75,6 +76,7 @@ class Watches:
     """All watches of one server; the tree's Triggers."""
 
     def __init__(self) -> None:
+        self.count_told: Callable[[int, int], object] = _count_nothing  # an event and how many watched for it
         self.data_once: Table = {}
         self.child_once: Table = {}
         self.persistent: Table = {}
@@ -94,7 +96,7 @@ class Watches:
                 if above in self.recursive:
                     told = (told or {}) | self.recursive[above]
         if told:
-            self._tell(told, encode_event(event, path, zxid), acl)
+            self._tell(told, event, path, zxid, acl)
         return told
 
     def trigger_child(self, path: bytes, event: int, zxid: int, acl: bytes, told: object = None) -> None:
@@ -108,9 +110,11 @@ class Watches:
             assert isinstance(told, dict)
             watchers = {watcher: None for watcher in watchers if watcher not in told}
         if watchers:
-            self._tell(watchers, encode_event(event, path, zxid), acl)
+            self._tell(watchers, event, path, zxid, acl)
 
-    def _tell(self, watchers: Watchers, frame: bytes, acl: bytes) -> None:
+    def _tell(self, watchers: Watchers, event: int, path: bytes, zxid: int, acl: bytes) -> None:
+        self.count_told(event, len(watchers))
+        frame = encode_event(event, path, zxid)
         is_open = acl == OPEN_ACL
         for watcher in watchers:
             if is_open or watcher.may_read(acl):
@@ -217,6 +221,10 @@ class Watches:
         """Watches of both kinds, for mntr."""
         tables = (self.data_once, self.child_once, self.persistent, self.persistent, self.recursive)
         return sum(len(watchers) for table in tables for watchers in table.values())
+
+
+def _count_nothing(event: int, watchers: int) -> None:
+    """Until the server's statistics are there."""
 
 
 def _add(table: Table, path: bytes, watcher: Watcher) -> None:

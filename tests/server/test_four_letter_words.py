@@ -394,7 +394,7 @@ def test_telegraf_takes_every_line_of_mntr() -> None:
     asked = make_server()
     for path in (b"/plain", b"/-dash/x", "/größe $1".encode()):
         asked.server.pipeline.stats.writes_by_namespace.add(path, 5)
-        asked.server.pipeline.stats.quota_refusals[path.split(b"/")[1]] += 1
+        asked.server.pipeline.tree.quotas.refusals[path.split(b"/")[1]] += 1
     lines = asked.ask(b"mntr").splitlines()
     telegraf = re.compile(r"^zk_(\w[\w.\-]*)\s+([\w.\-]+)", re.ASCII)
     assert [line for line in lines if not telegraf.match(line)] == []

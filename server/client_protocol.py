@@ -315,7 +315,7 @@ class ClientConnection:
         elif op == _SASL:
             self._refuse_sasl(xid, body)
         elif op == CREATE_SESSION:
-            self._submit_create_session(body)
+            self._submit_create_session(xid, body)
         else:
             self._send(_REPLY.pack(16, xid, -1, Unimplemented.code))
             self.close_after_flush()
@@ -344,25 +344,25 @@ class ClientConnection:
         else:
             self._send(_REPLY.pack(16, xid, self.pipeline.tree.last_zxid, code))
 
-    def _submit_create_session(self, body: bytes) -> None:
+    def _submit_create_session(self, xid: int, body: bytes) -> None:
         """A client may send this on a live session; what it gets back is a second connect response."""
-        if len(body) < 4:
-            self._refuse_in_order(0, MarshallingError.code)
-            return
         self.fifo.append(None)
-        self.pipeline.submit_create_session(self, _INT.unpack_from(body)[0])
+        if len(body) < 4:
+            self.pipeline.submit_failure(self, xid, CREATE_SESSION, MarshallingError())
+        else:
+            self.pipeline.submit_create_session(self, _INT.unpack_from(body)[0])
 
     # -- commits
 
     def write_committed(self, xid: int, op: int, zxid: int, err: int, body: bytes, elapsed_ms: int) -> None:
         """A write of this connection is applied: answer it, and the reads that waited for it."""
-        if op == CREATE_SESSION:
+        if err:
+            self._send(_REPLY.pack(16, xid, zxid, err))
+        elif op == CREATE_SESSION:
             if self.state == OPENING:
                 self._open()
                 return
             self._send(self._connect_response())
-        elif err:
-            self._send(_REPLY.pack(16, xid, zxid, err))
         else:
             self._send(_REPLY.pack(16 + len(body), xid, zxid, 0) + body)
         if op == CLOSE_SESSION:

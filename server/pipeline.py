@@ -17,6 +17,7 @@ from typing import Protocol
 import attrs
 import structlog
 
+from jute.errors import ZkError
 from server.acls import AccessRules
 from server.apply_txn import apply_txn
 from server.client_protocol import CLOSED, ClientConnection
@@ -108,6 +109,11 @@ class Pipeline:
         """A client's write. Raises DecodeError, and does nothing, if its body makes no sense."""
         txn = self.preparer.prepare(connection.session_id, xid, op, body, connection.ids, self.wall_ms)
         self._order(txn, connection, xid, op, len(body))
+
+    def submit_failure(self, connection: ClientConnection, xid: int, op: int, failure: ZkError) -> None:
+        """A write that fails before it is looked at, and takes a zxid all the same."""
+        txn = self.preparer.refuse(connection.session_id, xid, failure, self.wall_ms)
+        self._order(txn, connection, xid, op, 0)
 
     def submit_create_session(self, connection: ClientConnection, timeout_ms: int) -> None:
         txn = self.preparer.create_session(connection.session_id, timeout_ms, self.wall_ms)

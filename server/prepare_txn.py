@@ -143,9 +143,13 @@ class Preparer:
         try:
             args = parse_write(op, body)
         except MarshallingError as failure:
-            self._begin(session, ids, time_ms)
-            return self._error(cxid, failure)
+            return self.refuse(session, cxid, failure, time_ms)
         return self._prepare(session, cxid, op, args, ids, time_ms)
+
+    def refuse(self, session: int, cxid: int, failure: ZkError, time_ms: int) -> Txn:
+        """The transaction for a request that cannot be prepared: its failure takes a zxid too."""
+        self._begin(session, (), time_ms)
+        return self._error(cxid, failure)
 
     def create_session(self, session: int, timeout_ms: int, time_ms: int) -> Txn:
         self._begin(session, (), time_ms)

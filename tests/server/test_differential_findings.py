@@ -53,6 +53,17 @@ def test_limits_may_be_written_in_any_decimal_digits() -> None:
     assert parse_limits("countHardLimit=\u0663,count=+007".encode()) == {"countHardLimit": 3, "count": 7}
 
 
+@pytest.mark.parametrize("body", [b"", b"\x00\x00\x04"])
+def test_a_create_session_that_is_cut_short_takes_a_zxid(body: bytes) -> None:
+    """Its reply is an ordinary error, with the xid it came with."""
+    client = OneServer().connect()
+    client.send(7, OpCode.CREATE_SESSION, body)
+    client.send(8, OpCode.PING)
+    client.server.settle()
+    replies = [unpack_from(">iqi", frame) for frame in client.frames()]
+    assert replies == [(7, 2, MarshallingError.code), (-2, 2, 0)]
+
+
 @pytest.mark.parametrize(
     ("event", "lists"),
     [

@@ -17,6 +17,7 @@ from raw_client import (
 )
 
 _TTL_MAX: Final = 2**40 - 1
+_FRAME_BYTES_MAX: Final = 0xFFFFF
 _TTL_FLAGS: Final = (5, 6)
 _UNLISTED_OPS: Final = (0, -1, 10, int(Op.CHECK), 23, 99, 108, -2, -9, -12, -100, 200, 2**31 - 1, -(2**31))
 _READ_BYTES: Final = (0, 0, 1, 1, 1, 2, 255)
@@ -122,6 +123,7 @@ class Requests:
             (1, self._who_am_i),
             (3, self._auth),
             (1, self._sasl),
+            (0.1, self._set_huge_data),
         ]
 
     # -- spoiling
@@ -225,6 +227,13 @@ class Requests:
         version = self.values.version(self.values.world.versions, path)
         body = wire_string(path) + wire_buffer(data) + wire_int(version)
         return Draft(Op.SET_DATA, body, f"setData({path!r}, {_short(data)}, {version})", path)
+
+    def _set_huge_data(self) -> Draft:
+        """A frame just as large as the largest that is accepted."""
+        path = self.values.plain_path()
+        data = bytes(_FRAME_BYTES_MAX - 8 - 4 - len(path) - 4 - 4)
+        body = wire_string(path) + wire_buffer(data) + wire_int(-1)
+        return Draft(Op.SET_DATA, body, f"setData({path!r}, {_short(data)}, -1)", path)
 
     def _set_acl(self) -> Draft:
         path = self.values.path()

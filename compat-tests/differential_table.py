@@ -7,6 +7,13 @@ no longer true.
 Not differences, because the protocol promises nothing about them, and therefore sorted before they are
 compared (differential_answers.py, differential_sides.py): the order of children, of a session's ephemerals
 and of their deletion when it closes, of a client's own ids, and whether an auth reply overtakes others.
+
+Nor are the races of the reference between checking a request and applying the ones before it. Requests that
+are sent without waiting for replies are checked against
+    the ACL that a node has, not the one that a setACL under way will give it;
+    the usage of a quota as it is, not as it will be;
+    what a multi would have done before it broke off over an ACL entry without an id.
+Triokeeper checks against what will be, quotas excepted. So these are only asked one at a time.
 """
 
 from typing import Final

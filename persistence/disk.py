@@ -13,7 +13,7 @@ dropped the pages and would report success the second time.
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -83,18 +83,30 @@ class RealFile:
     """A WritableFile of the operating system."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
 
     def write_at(self, offset: int, data: bytes) -> None:
-        written = os.pwrite(self._fd, data, offset)
-        while written < len(data):  # a nearly full disk takes a part, and says ENOSPC the next time
-            written += os.pwrite(self._fd, memoryview(data)[written:], offset + written)
+        with self._named_in_errors():
+            written = os.pwrite(self._fd, data, offset)
+            while written < len(data):  # a nearly full disk takes a part, and says ENOSPC the next time
+                written += os.pwrite(self._fd, memoryview(data)[written:], offset + written)
 
     def grow(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        with self._named_in_errors():
+            os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        _sync_data(self._fd)
+        with self._named_in_errors():
+            _sync_data(self._fd)
+
+    @contextmanager
+    def _named_in_errors(self) -> Iterator[None]:
+        """The system's errors on descriptors do not say which file it was."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
 
     def close(self) -> None:
         os.close(self._fd)

@@ -16,7 +16,8 @@ reply is one concatenation, and all replies of a batch leave in one send. A getD
 about 1 us from frame to reply, a setData 9 us (without the log).
 
 Bounds: a frame is at most jute.maxbuffer; a connection whose client does not read its replies is not read
-from (OUT_PAUSE_BYTES), and is cut off when events alone pile up beyond OUT_MAX_BYTES.
+from (OUT_PAUSE_BYTES), and is cut off when events, which nobody can hold back, pile up beyond
+EVENTS_MAX_BYTES.
 """
 
 from collections import deque
@@ -50,7 +51,7 @@ log = structlog.get_logger()
 FRESH, OPENING, OPEN, CLOSING, CLOSED = range(5)
 
 OUT_PAUSE_BYTES: Final = 1 << 20
-OUT_MAX_BYTES: Final = 64 << 20
+EVENTS_MAX_BYTES: Final = 16 << 20
 _COUNTED_FRAME_BYTES: Final = 1024  # smaller replies cannot pile up: a batch is one read of the socket
 
 _PING: Final = int(OpCode.PING)
@@ -142,6 +143,7 @@ class ClientConnection:
         "address",
         "closes_after_flush",
         "established_ms",
+        "event_bytes",
         "fifo",
         "handle",
         "has_read_only_flag",
@@ -185,6 +187,7 @@ class ClientConnection:
         self.watched = WatchedPaths()
         self.out: list[bytes] = []
         self.out_bytes = 0  # of replies and events large enough to count, not yet taken by the socket
+        self.event_bytes = 0  # of events since the client had last taken everything
         self.is_flush_wanted = False
         self.closes_after_flush = False
         self.is_paused = False
@@ -303,8 +306,7 @@ class ClientConnection:
         if op in _WRITES:
             self._submit(xid, op, body)
         elif op == _PING or op in READS:
-            self.fifo.append((xid, op, body, self.ids, self.pipeline.now_ms))
-            self.pipeline.queued_reads += 1
+            self._wait_in_order(xid, op, body)
         elif op == CLOSE_SESSION:
             self.fifo.append(None)
             self.state = CLOSING
@@ -319,7 +321,7 @@ class ClientConnection:
         else:
             self._send(_REPLY.pack(16, xid, -1, Unimplemented.code))
             self.close_after_flush()
-        if self.fifo and self.pipeline.outstanding > self.pipeline.limits.outstanding_max:
+        if self.fifo and self.pipeline.is_congested:
             self.pause()
 
     def _submit(self, xid: int, op: int, body: bytes) -> None:
@@ -339,10 +341,14 @@ class ClientConnection:
     def _refuse_in_order(self, xid: int, code: int) -> None:
         """A refusal that needs no transaction, but must not overtake the replies before it."""
         if self.fifo:
-            self.fifo.append((xid, _REFUSAL, _INT.pack(code), self.ids, self.pipeline.now_ms))
-            self.pipeline.queued_reads += 1
+            self._wait_in_order(xid, _REFUSAL, _INT.pack(code))
         else:
             self._send(_REPLY.pack(16, xid, self.pipeline.tree.last_zxid, code))
+
+    def _wait_in_order(self, xid: int, op: int, body: bytes) -> None:
+        self.fifo.append((xid, op, body, self.ids, self.pipeline.now_ms))
+        self.pipeline.queued_reads += 1
+        self.pipeline.outstanding_bytes += len(body)
 
     def _submit_create_session(self, xid: int, body: bytes) -> None:
         """A client may send this on a live session; what it gets back is a second connect response."""
@@ -384,6 +390,7 @@ class ClientConnection:
         while fifo and fifo[0] is not None:
             xid, op, body, ids, since_ms = fifo.popleft()  # type: ignore[misc]
             self.pipeline.queued_reads -= 1
+            self.pipeline.outstanding_bytes -= len(body)
             self.pipeline.stats.reads.add(self.pipeline.now_ms - since_ms)
             wait_ms = self.pipeline.limits.throttled_op_wait_ms
             if op == _PING:
@@ -402,7 +409,7 @@ class ClientConnection:
     def _may_resume(self) -> bool:
         if self.out_bytes > OUT_PAUSE_BYTES:
             return False
-        return not self.fifo or self.pipeline.outstanding <= self.pipeline.limits.outstanding_max
+        return not self.fifo or not self.pipeline.is_congested
 
     # -- the beginning of a conversation
 
@@ -559,6 +566,12 @@ class ClientConnection:
         self.pipeline.stats.watch_bytes += len(frame)
         self._send(frame)
         self._count_out(len(frame))
+        self.event_bytes += len(frame)
+        if self.event_bytes > EVENTS_MAX_BYTES:
+            log.warning(
+                "client_does_not_read", client=f"{self.address}:{self.port}", bytes_waiting=self.out_bytes
+            )
+            self.close()
 
     # -- output
 
@@ -572,15 +585,12 @@ class ClientConnection:
         self.out_bytes += length
         if self.out_bytes > OUT_PAUSE_BYTES:
             self.pause()
-            if self.out_bytes > OUT_MAX_BYTES:
-                log.warning(
-                    "client_does_not_read", client=f"{self.address}:{self.port}", bytes_waiting=self.out_bytes
-                )
-                self.close()
 
     def flushed(self, unsent_bytes: int) -> None:
         """The front has taken `out`; this much of it is still to be sent."""
         self.out_bytes = unsent_bytes
+        if not unsent_bytes:
+            self.event_bytes = 0
         if self.is_paused and self.state == OPEN and self._may_resume() and not self.closes_after_flush:
             self.pipeline.resumable.append(self)
 
@@ -611,7 +621,10 @@ class ClientConnection:
         self.state = CLOSED
         pipeline = self.pipeline
         pipeline.watches.drop_watcher(self)
-        pipeline.queued_reads -= sum(waiting is not None for waiting in self.fifo)
+        for waiting in self.fifo:
+            if waiting is not None:
+                pipeline.queued_reads -= 1
+                pipeline.outstanding_bytes -= len(waiting[2])
         self.fifo.clear()
         self._tail.clear()
         if pipeline.connections.get(self.session_id) is self:

@@ -33,6 +33,8 @@ from server.watches import Watches
 
 log = structlog.get_logger()
 
+OUTSTANDING_BYTES_MAX = 64 << 20
+
 
 class TxnSink(Protocol):
     """Where transactions go to be made durable; they come back, in order, through `Pipeline.committed`."""
@@ -81,6 +83,7 @@ class Pipeline:
     in_flight: deque[InFlight] = attrs.field(factory=deque)
     queued_reads: int = 0  # waiting behind writes of their own connection
     reads_in_batch: int = 0
+    outstanding_bytes: int = 0  # of requests in flight and reads that wait
     large_bytes: int = 0  # of large requests in flight
     resumable: list[ClientConnection] = attrs.field(factory=list)
 
@@ -104,6 +107,13 @@ class Pipeline:
     @property
     def outstanding(self) -> int:
         return len(self.in_flight) + self.queued_reads
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether connections that have something in flight must wait with the rest."""
+        return (
+            self.outstanding > self.limits.outstanding_max or self.outstanding_bytes > OUTSTANDING_BYTES_MAX
+        )
 
     def submit(self, connection: ClientConnection, xid: int, op: int, body: bytes) -> None:
         """A client's write. Raises DecodeError, and does nothing, if its body makes no sense."""
@@ -131,6 +141,7 @@ class Pipeline:
     def _order(
         self, txn: Txn, connection: ClientConnection | None, xid: int, op: int, frame_bytes: int
     ) -> None:
+        self.outstanding_bytes += frame_bytes
         if frame_bytes > self.limits.large_request_threshold_bytes >= 0:
             self.large_bytes += frame_bytes
         self.in_flight.append((txn, connection, xid, op, self.now_ms, frame_bytes))
@@ -167,6 +178,7 @@ class Pipeline:
             self.tree.digest = txn.digest & 0xFFFFFFFFFFFFFFFF
             if not txn.zxid % DIGEST_INTERVAL:
                 self.digest_history.note(txn.zxid, self.tree.digest)
+        self.outstanding_bytes -= frame_bytes
         if frame_bytes > self.limits.large_request_threshold_bytes >= 0:
             self.large_bytes -= frame_bytes
         if txn.type == SET_DATA or txn.type in CREATES:

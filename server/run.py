@@ -32,6 +32,7 @@ EXIT_UNEXPECTED = 1
 EXIT_DATA_DIR = 3
 EXIT_SNAPSHOT = 10
 
+REMEDY = "The disk failed or is full: what was acknowledged is safe; mend it or make room, then start again"
 _BACKLOG_DEFAULT = 50
 
 
@@ -49,7 +50,7 @@ def serve_until_signalled(loaded: LoadedConfig) -> int:
     except* CannotListen as failures:
         code = _stopped(EXIT_UNEXPECTED, "Unexpected exception, exiting abnormally", failures)
     except* OSError as failures:
-        code = _stopped(EXIT_UNEXPECTED, "Severe unrecoverable error, exiting", failures)
+        code = _stopped(EXIT_UNEXPECTED, f"Severe unrecoverable error, exiting. {REMEDY}", failures)
     return code
 
 

@@ -23,7 +23,7 @@ from persistence.file_names import Compression
 from persistence.log_writer import LogWriter
 from persistence.offload import Offload
 from persistence.recovery import Progress, Recovered, RecoveryOptions, recover
-from persistence.snapshots import SnapshotOptions, purge, take_snapshot
+from persistence.snapshots import SnapshotOptions, purge, take_snapshot, take_snapshot_now
 from persistence.txn_log import TxnLog
 from server.acls import AccessRules, DigestScheme, IpScheme, Scheme
 from server.client_fronts import now_ms, wall_ms
@@ -129,7 +129,10 @@ class Standalone:
         recovered = recover(disk, dirs.snap_dir, dirs.log_dir, stored, _recovery_options(config), progress)
         gc.freeze()  # what was loaded stays: no collection need look at it again
         gc.enable()
-        _delete_ownerless_ephemerals(tree)
+        if _delete_ownerless_ephemerals(tree):
+            # No transaction says so: without a snapshot, the next start would find them again, in the way
+            # of what is created in their place from now on.
+            take_snapshot_now(disk, dirs.snap_dir, stored, _snapshot_options(config))
         sessions = _known_sessions(tree, config.tick_ms)
         rules = access_rules(config)
         txn_log = _txn_log(config, disk, dirs)
@@ -321,8 +324,10 @@ def _known_sessions(tree: DataTree, tick_ms: int) -> Sessions:
     return sessions
 
 
-def _delete_ownerless_ephemerals(tree: DataTree) -> None:
-    """A session missing from the table died with its close not logged: its nodes go, as they would have."""
-    for session_id in [owner for owner in tree.ephemerals if owner not in tree.session_timeouts_ms]:
+def _delete_ownerless_ephemerals(tree: DataTree) -> bool:
+    """A session missing from the table is closed: its nodes go, as they should have. Were there any?"""
+    ownerless = [owner for owner in tree.ephemerals if owner not in tree.session_timeouts_ms]
+    for session_id in ownerless:
         for path in list(tree.ephemerals[session_id]):
             tree.delete(path, tree.last_zxid)
+    return bool(ownerless)

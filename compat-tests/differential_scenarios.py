@@ -143,7 +143,7 @@ class Scenario:
         requests = [request for request in requests if request not in racing] + racing[:1]
         if not self.profile.has_write_bursts:
             requests = [request for request in requests if request.op in _READS] or requests[:1]
-        elif self._values.chance(0.1):
+        elif not racing and self._values.chance(0.15):
             requests.append(self._requests.numbered(Op.CLOSE_SESSION, b"", "closeSession()"))
         return Send(slot, tuple(requests))
 
@@ -221,7 +221,9 @@ class Scenario:
 
 def _races(request: Request) -> bool:
     """Whether what stands behind this in a burst is a race in the reference: see differential_table.py."""
-    return request.op == Op.SET_ACL or (request.op == Op.MULTI and "ffffffff" in request.text)
+    is_half_ephemeral = request.op == Op.CREATE_CONTAINER and request.text.endswith(("flags=1)", "flags=3)"))
+    is_breakable = request.op == Op.MULTI and "ffffffff" in request.text
+    return request.op == Op.SET_ACL or is_half_ephemeral or is_breakable
 
 
 _READS: Final = frozenset(

@@ -12,7 +12,8 @@ Nor are the races of the reference between checking a request and applying the o
 are sent without waiting for replies are checked against
     the ACL that a node has, not the one that a setACL under way will give it;
     the usage of a quota as it is, not as it will be;
-    what a multi would have done before it broke off over an ACL entry without an id.
+    what a multi would have done before it broke off over an ACL entry without an id;
+    an ephemeral where createContainer with an ephemeral's flags is making a container.
 Triokeeper checks against what will be, quotas excepted. So these are only asked one at a time.
 """
 

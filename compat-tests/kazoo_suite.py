@@ -38,6 +38,7 @@ REQUIREMENTS = Path(__file__).with_name("kazoo_requirements.txt")
 VERSION = "3.9.5"  # what the harness is told that it starts
 TEST_SECONDS_MAX = 180
 SUITE_SECONDS_MAX = 3600
+STDERR = "stderr"  # a file, because clients of ended tests log there by the thousand
 PORTS_PER_SERVER = 10  # Kazoo numbers a server's ports from a round number
 
 
@@ -62,6 +63,9 @@ def run_suite(
         command += [f"--deselect=kazoo/tests/{name}" for name in without]
         command += [str(suite / name) for name in tests] or [str(suite)]
         _run(command, _environment(kind, servers, Path(scratch)), Path(scratch), quiet=quiet)
+        if not report.exists():
+            said = (Path(scratch) / STDERR).read_text(errors="replace").strip()
+            raise SuiteUnavailable(f"pytest ended without a report: {said[-500:]}")
         return dict(_outcomes(report))
 
 
@@ -125,16 +129,16 @@ def _free_ports_in_a_row(count: int) -> int:
 
 def _run(command: Sequence[str], environment: Mapping[str, str], folder: Path, *, quiet: bool) -> None:
     """Run it to its end; whatever happens, neither it nor a server it started outlives this call."""
-    output = subprocess.DEVNULL if quiet else None
-    suite = subprocess.Popen(
-        command,
-        env=environment,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        start_new_session=True,
-    )
+    with (folder / STDERR).open("wb") as stderr:
+        suite = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if quiet else None,
+            stderr=stderr,
+            start_new_session=True,
+        )
     try:
         suite.wait(SUITE_SECONDS_MAX)
     finally:
@@ -145,8 +149,6 @@ def _run(command: Sequence[str], environment: Mapping[str, str], folder: Path, *
 
 def _outcomes(report: Path) -> Iterator[tuple[str, Outcome]]:
     """A test whose tear-down failed is reported twice, and has failed."""
-    if not report.exists():
-        raise SuiteUnavailable("pytest ended without a report; run without --quiet to see why")
     failed: set[str] = set()
     for case in ElementTree.parse(report).iter("testcase"):
         name = _name(case.attrib["classname"], case.attrib["name"])

@@ -4,7 +4,7 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -63,13 +63,14 @@ def main(
     sides = available(sides)
     if not sides:
         raise click.ClickException("no server to measure")
+    report = ""
     try:
-        report = measure_and_report(sides, Choice(words), plan)
+        for report in reports(sides, Choice(words), plan):
+            if output is not None:  # after every round: a bench takes long, and may be cut short
+                output.write_text(report + "\n")
     except ServerFailed as failed:
         raise click.ClickException(str(failed)) from None
     click.echo(report)
-    if output is not None:
-        output.write_text(report + "\n")
 
 
 def _exit_in_order(_number: int, _frame: FrameType | None) -> None:
@@ -88,7 +89,8 @@ def available(sides: Sequence[Kind]) -> Sequence[Kind]:
     return sides
 
 
-def measure_and_report(sides: Sequence[Kind], choice: Choice, plan: Plan) -> str:
+def reports(sides: Sequence[Kind], choice: Choice, plan: Plan) -> Iterator[str]:
+    """The report after each round, of all rounds so far."""
     loads = [load for load in LOADS if choice.wants(load)]
     of_one_life = [figure for figure in (COLD_START, IDLE_RSS, LOADED_RSS) if choice.wants(figure)]
     of_sizes = [figure for figure in figures_of_sizes(plan) if choice.wants(figure)]
@@ -100,7 +102,7 @@ def measure_and_report(sides: Sequence[Kind], choice: Choice, plan: Plan) -> str
         turns = measure_round([sides[side] for side in order], loads, of_one_life, of_sizes, plan)
         for side, result in zip(order, turns, strict=True):
             measured[side].append(result)
-    return render(measured, sides, loads, [*of_one_life, *of_sizes], plan)
+        yield render(measured, sides, loads, [*of_one_life, *of_sizes], plan)
 
 
 def measure_round(
@@ -127,7 +129,7 @@ def render(
 ) -> str:
     comparison = Comparison(base=measured[0] if len(sides) == 2 else [], candidate=measured[-1])
     names = (name_of(sides[0]) if len(sides) == 2 else "nothing to compare with", name_of(sides[-1]))
-    parts = [description(sides, plan)]
+    parts = [description(sides, len(measured[-1]), plan)]
     if loads:
         parts.append(load_table(comparison, loads, names))
     if figures:
@@ -139,10 +141,10 @@ def name_of(kind: Kind) -> str:
     return f"ZooKeeper {find_reference().version}" if kind == "reference" else "Triokeeper"
 
 
-def description(sides: Sequence[Kind], plan: Plan) -> str:
+def description(sides: Sequence[Kind], rounds: int, plan: Plan) -> str:
     machine = f"{platform.machine()}, Linux {platform.release()}, Python {platform.python_version()}"
     return (
-        f"{' and '.join(map(name_of, sides))} in turns, {plan.rounds} rounds, {plan.seconds:g} s per load "
+        f"{' and '.join(map(name_of, sides))} in turns, {rounds} rounds, {plan.seconds:g} s per load "
         f"after {plan.warm_up_seconds:g} s of warming up; medians, ratios within a round. NxD is N "
         f"connections with D requests outstanding each. Every reply was checked. Load generator and server "
         f"share {os.cpu_count()} cores ({machine})."

@@ -31,6 +31,7 @@ from crash_audit import (
 )
 from crash_model import Violation
 from crash_writer import BASE, QUEUE, SESSION_MS, Ledger, Writer
+from raw_client import Malformed
 from session_client import Lost, SessionClient
 from zk_reference import ReferenceUnavailable
 from zk_servers import SMALL_FLAGS, Kind, Server, ServerFailed, prepare_server
@@ -257,7 +258,7 @@ def main(kills: int, seed: int | None, kind: Kind) -> None:
         report = run(kind, kills, seed, shows_progress=sys.stderr.isatty())
     except ReferenceUnavailable as reason:
         raise click.ClickException(str(reason)) from None
-    except (Violation, ServerFailed) as failure:
+    except (Violation, Malformed, ServerFailed) as failure:
         raise click.ClickException(f"after seed {seed}: {failure}") from failure
     for what, number in report.items():
         click.echo(f"{number:>10} {what}")

@@ -6,10 +6,11 @@ from typing import Final
 
 import attrs
 import session_client as wire
-from crash_model import Model, Queued, Violation
+from crash_model import OK, Model, Queued, Violation
 from crash_writer import BASE, QUEUE, Writer, found_node
 from raw_client import Reader
-from session_client import Lost, SessionClient, Stat
+from session_client import Lost, SessionClient
+from whole_tree import read_tree
 
 GUESTS: Final = f"{BASE}/guests"
 BALLAST: Final = f"{BASE}/ballast"
@@ -17,34 +18,6 @@ BALLAST_NODES: Final = 4000
 BALLAST_BYTES: Final = 300
 
 _EXPIRY_SECONDS_LATE_MAX: Final = 15.0
-
-
-@attrs.frozen
-class Seen:
-    data: bytes
-    stat: Stat
-    children: tuple[str, ...]
-
-
-def read_subtree(client: SessionClient, top: str) -> dict[str, Seen]:
-    """Every node at or below `top`. Nobody writes meanwhile."""
-    seen: dict[str, Seen] = {}
-    level = [top]
-    while level:
-        requests = [request for path in level for request in (wire.get_data(path), wire.get_children(path))]
-        replies = client.call_all(requests)
-        for path in level:
-            seen[path] = _seen(path, Reader(next(replies).body), Reader(next(replies).body))
-        level = [f"{path}/{child}" for path in level for child in seen[path].children]
-    return seen
-
-
-def _seen(path: str, data_reply: Reader, children_reply: Reader) -> Seen:
-    data, stat = data_reply.read_buffer(), wire.read_stat(data_reply)
-    children = tuple(wire.read_names(children_reply))
-    if stat != wire.read_stat(children_reply) or stat.children != len(children):
-        raise Violation(f"{path} has {len(children)} children and the Stat {stat}")
-    return Seen(data or b"", stat, children)
 
 
 # -- clients that write
@@ -57,8 +30,8 @@ def settle_writers(client: SessionClient, writers: Iterable[Writer], port: int) 
     for writer, model in found.items():
         mine = b"w%d:" % writer.index
         model.queued = {data: queued.pop(data) for data in list(queued) if data.startswith(mine)}
-        for path, seen in read_subtree(client, model.root).items():
-            model.nodes[path] = found_node(seen.data, seen.stat)
+        for path, seen in read_tree(client, model.root).items():
+            model.nodes[path] = found_node(seen.data or b"", seen.stat)
         writer.settle(model)
     if queued:
         raise Violation(f"nobody wrote {queued} to {QUEUE}")
@@ -66,18 +39,18 @@ def settle_writers(client: SessionClient, writers: Iterable[Writer], port: int) 
 
 def _read_queue(client: SessionClient) -> dict[bytes, Queued]:
     """The shared directory by what its nodes contain; numbers and zxids rise together."""
-    seen = read_subtree(client, QUEUE)
+    seen = read_tree(client, QUEUE)
     directory = seen.pop(QUEUE)
     queued: dict[bytes, Queued] = {}
     last_zxid = -1
     for path in sorted(seen):
-        node = seen[path]
-        if node.data in queued:
-            raise Violation(f"{node.data!r} appears twice, at {queued[node.data].path} and {path}")
-        if node.stat.czxid <= last_zxid:
-            raise Violation(f"{path} has czxid 0x{node.stat.czxid:x}, a smaller number 0x{last_zxid:x}")
-        last_zxid = node.stat.czxid
-        queued[node.data] = Queued(path, node.stat.czxid)
+        data, czxid = seen[path].data or b"", seen[path].stat.czxid
+        if data in queued:
+            raise Violation(f"{data!r} appears twice, at {queued[data].path} and {path}")
+        if czxid <= last_zxid:
+            raise Violation(f"{path} has czxid 0x{czxid:x}, a smaller number 0x{last_zxid:x}")
+        last_zxid = czxid
+        queued[data] = Queued(path, czxid)
     if directory.stat.pzxid < last_zxid:
         raise Violation(f"{QUEUE} has pzxid 0x{directory.stat.pzxid:x} and a child of 0x{last_zxid:x}")
     return queued
@@ -123,18 +96,17 @@ class Guests:
 
         Time passes only while a server runs: up to the kill, then anew from the last start.
         """
-        seen = read_subtree(client, GUESTS)
-        del seen[GUESTS]
+        owners = _read_guests(client)
         until = time.monotonic()
-        for path, node in seen.items():
-            if path not in self.present or node.stat.owner != self.present[path].session_id:
-                raise Violation(f"{path} of session 0x{node.stat.owner:x} should not be there")
+        for path, owner in owners.items():
+            if path not in self.present or owner != self.present[path].session_id:
+                raise Violation(f"{path} of session 0x{owner:x} should not be there")
         for path, guest in list(self.present.items()):
             seconds = guest.timeout_ms / 1000
             must_be = guest.acked and killed < guest.since + seconds and until < spawned + seconds
-            if must_be and path not in seen:
+            if must_be and path not in owners:
                 raise Violation(f"{path} went before the timeout of its session, {guest.timeout_ms} ms")
-            if path in seen:
+            if path in owners:
                 self.kept += 1
             else:
                 self.expired += 1
@@ -144,12 +116,25 @@ class Guests:
         """All of them expire."""
         longest_ms = max((guest.timeout_ms for guest in self.present.values()), default=0)
         deadline = time.monotonic() + longest_ms / 1000 + _EXPIRY_SECONDS_LATE_MAX
-        while left := read_subtree(client, GUESTS)[GUESTS].children:
+        while left := _read_guests(client):
             if time.monotonic() > deadline:
                 raise Violation(f"sessions did not expire: {len(left)} nodes are left of them")
             time.sleep(0.05)
         self.expired += len(self.present)
         self.present.clear()
+
+
+def _read_guests(client: SessionClient) -> dict[str, int]:
+    """The nodes there are, and whose. They may go while we look."""
+    names = wire.read_names(Reader(client.call(wire.get_children(GUESTS)).body))
+    paths = [f"{GUESTS}/{name}" for name in names]
+    owners = {}
+    for path, reply in zip(paths, client.call_all([wire.get_data(path) for path in paths]), strict=True):
+        if reply.err == OK:
+            reader = Reader(reply.body)
+            reader.read_buffer()
+            owners[path] = wire.read_stat(reader).owner
+    return owners
 
 
 # -- nodes that only make snapshots take long enough to be interrupted
@@ -173,7 +158,7 @@ def count_ballast(client: SessionClient) -> None:
 
 
 def compare_ballast(client: SessionClient) -> None:
-    seen = read_subtree(client, BALLAST)
+    seen = read_tree(client, BALLAST)
     del seen[BALLAST]
     for path, node in seen.items():
         if node.data != _ballast_data(path) or node.stat.version != 0:

@@ -22,6 +22,13 @@ from jute.record import decode, encode, record
 AuthIds = tuple[tuple[str, str], ...]
 Entry = tuple[int, str, str]  # perms, scheme, id
 
+# Bounds that no honest client meets. Every access asks every entry about every id: without them, a frame of
+# a few bytes could keep the server busy for seconds.
+ENTRIES_MAX = 1000  # of an ACL
+IDS_MAX = 100  # of a connection
+ID_CHARACTERS_MAX = 64 << 10  # of all of them
+_REMEMBERED_BYTES_MAX = 1024
+
 
 @record
 class AclVector:
@@ -53,9 +60,15 @@ class _StoredAclVector:
     acl: Vector[_StoredAcl]
 
 
-@functools.lru_cache(maxsize=4096)
 def entries_of(acl: bytes) -> tuple[Entry, ...]:
-    """The entries of a stored ACL. Null members cannot be stored, except in files we did not write."""
+    """The entries of a stored ACL."""
+    # Ordinary ACLs are short; others must not fill the memory of past answers.
+    return _entries_of(acl) if len(acl) <= _REMEMBERED_BYTES_MAX else _entries_of.__wrapped__(acl)
+
+
+@functools.lru_cache(maxsize=4096)
+def _entries_of(acl: bytes) -> tuple[Entry, ...]:
+    """Null members cannot be stored, except in files we did not write."""
     stored, _ = decode(_StoredAclVector, acl, limit=len(acl))
     return tuple((a.perms, _stored_text(a.scheme), _stored_text(a.id)) for a in stored.acl or ())
 
@@ -248,6 +261,8 @@ class AccessRules:
         fixed: list[Entry] = []
         for entry in _without_duplicates(asked.acl or ()):
             fixed += self._fix_entry(entry, ids)
+            if len(fixed) > ENTRIES_MAX:
+                raise InvalidAcl
         if not fixed:
             raise InvalidAcl
         return encode_acl(fixed)
@@ -305,18 +320,17 @@ _HASH = re.compile(":[^\n\r\u0085\u2028\u2029]*")  # to the end of the line, as 
 
 def _without_duplicates(entries: Sequence[Acl]) -> Sequence[Acl]:
     """Each entry once. The original compares with each entry before, and breaks off where text is missing."""
-    kept: list[Acl] = []
+    kept: dict[Acl, None] = {}
+    perms: set[int] = set()
+    schemes: set[tuple[int, str | None]] = set()
     for entry in entries:
-        for before in kept:
-            if entry.perms == before.perms and _breaks_off(entry.id, before.id):
-                raise MarshallingError("an ACL entry cannot be compared with another")
-        if entry not in kept:
-            kept.append(entry)
-    return kept
-
-
-def _breaks_off(name: Id, other: Id) -> bool:
-    return name.scheme is None or (name.scheme == other.scheme and name.id is None)
+        name, scheme = entry.id, (entry.perms, entry.id.scheme)
+        if (name.scheme is None and entry.perms in perms) or (name.id is None and scheme in schemes):
+            raise MarshallingError("an ACL entry cannot be compared with another")
+        kept[entry] = None
+        perms.add(entry.perms)
+        schemes.add(scheme)
+    return list(kept)
 
 
 def _hide_hash(name: str) -> str:
@@ -324,4 +338,8 @@ def _hide_hash(name: str) -> str:
 
 
 def add_ids(ids: AuthIds, proven: AuthIds) -> AuthIds:
-    return tuple(dict.fromkeys(ids + proven))
+    """What a connection has proven, and what it proves now; AuthFailed if that is too much."""
+    both = tuple(dict.fromkeys(ids + proven))
+    if len(both) > IDS_MAX or sum(len(name) for _, name in both) > ID_CHARACTERS_MAX:
+        raise AuthFailed
+    return both

@@ -79,6 +79,13 @@ _FLAGS = frozenset(mode.value for mode in CreateMode)
 
 FROM_TREE = -1
 
+# An `auth` entry grows to one for each id of the client, in every create of a multi: without a bound, one
+# frame makes a transaction larger than any log entry can be.
+_MULTI_ACL_BYTES_MAX = 16 << 20
+# A longer list of ephemerals is left out, as old versions always did: whoever applies the transaction knows
+# them. The original cannot read log entries that are much larger than a frame.
+_LISTED_BYTES_MAX = 512 << 10
+
 
 class Change:
     """A node as it will be; `body` is None once it will be gone.
@@ -136,7 +143,8 @@ class Preparer:
         self._session = 0
         self._ids: AuthIds = ()
         self._time_ms = 0
-        self._undo: list[tuple[bytes, Change | None]] | None = None  # inside a multi: what it replaced
+        self._ephemeral_zxids: dict[int, int] = {}  # of the last ephemeral each session asked for
+        self._undo: dict[bytes, Change | None] | None = None  # inside a multi: what was before it
 
     def prepare(self, session: int, cxid: int, op: int, body: bytes, ids: AuthIds, time_ms: int) -> Txn:
         """The transaction for a client's request. Raises DecodeError, without effect, if its body is none."""
@@ -162,7 +170,8 @@ class Preparer:
         for path in owned:
             self._remove(path, self._get(path))
         self._sessions.mark_closing(session)
-        return self._seal(cxid, CLOSE_SESSION, (owned if self._lists_ephemerals else None,))
+        is_listed = self._lists_ephemerals and sum(map(len, owned)) <= _LISTED_BYTES_MAX
+        return self._seal(cxid, CLOSE_SESSION, (owned if is_listed else None,))
 
     def delete_container(self, path: bytes, time_ms: int) -> Txn:
         """The reaper's request: session 0, which no client has."""
@@ -212,12 +221,17 @@ class Preparer:
     def _multi(self, operations: list[Operation]) -> list[Operation]:
         """All or nothing: at the first failure everything prepared so far is taken back."""
         done: list[Operation] = []
-        digest_before, self._undo = self.digest, []
+        digest_before, changes_before, self._undo = self.digest, len(self._order), {}
+        acl_bytes = 0
         try:
             for type_, args in operations:
                 done.append(self._operation(type_, args))
+                if type_ in CREATES:
+                    acl_bytes += len(done[-1][1][2])
+                    if acl_bytes > _MULTI_ACL_BYTES_MAX:
+                        raise MarshallingError("the ACLs of the multi are too large")
         except ZkError as failure:
-            self._take_back(self._undo, digest_before)
+            self._take_back(self._undo, len(self._order) - changes_before, digest_before)
             if isinstance(failure, MarshallingError):  # not one operation failed: the request is broken
                 raise
             done.append((ERROR, (failure.code,)))
@@ -226,9 +240,10 @@ class Preparer:
             self._undo = None
         return done
 
-    def _take_back(self, undo: list[tuple[bytes, Change | None]], digest: int) -> None:
-        for path, before in reversed(undo):
+    def _take_back(self, undo: dict[bytes, Change | None], changes: int, digest: int) -> None:
+        for _ in range(changes):
             self._order.pop()
+        for path, before in undo.items():
             if before is None:
                 del self.pending[path]
             else:
@@ -340,6 +355,8 @@ class Preparer:
         self._check_new_node(path, parent, data)
         owner = _owner(type_, flags, ttl, self._session)
         self._add(path, data, acl, owner)
+        if owner == self._session:
+            self._ephemeral_zxids[owner] = self.zxid
         self._change_children(parent_path, parent, 1)
         return (path, data, acl, owner, wrap32(creates + 1))
 
@@ -449,19 +466,24 @@ class Preparer:
 
     def _put(self, path: bytes, change: Change) -> None:
         if self._undo is not None:
-            self._undo.append((path, self.pending.get(path)))
+            self._undo.setdefault(path, self.pending.get(path))
         self.pending[path] = change
         self._order.append((change.zxid, path))
 
     def _ephemerals_of(self, session: int) -> list[bytes]:
         """What the session will own when its close is applied."""
-        owned = dict.fromkeys(self._tree.ephemerals.get(session, ()))
-        for path, change in self.pending.items():
-            if change.body is None:
-                owned.pop(path, None)
-            elif change.owner == session:
-                owned[path] = None
+        owned = {
+            path: None
+            for path in self._tree.ephemerals.get(session, ())
+            if (change := self.pending.get(path)) is None or _is_owned(change, session)
+        }
+        if self._ephemeral_zxids.pop(session, 0) > self._tree.last_zxid:  # else all of them are in the tree
+            owned |= {path: None for path, change in self.pending.items() if _is_owned(change, session)}
         return list(owned)
+
+
+def _is_owned(change: Change, session: int) -> bool:
+    return change.body is not None and change.owner == session
 
 
 def _owner(type_: int, flags: int, ttl: int, session: int) -> int:

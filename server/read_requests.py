@@ -46,6 +46,8 @@ _MULTI_HEADER = Struct(">i?i")
 _MULTI_ERROR = Struct(">i?ii")
 _MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
 _READ = int(Perms.READ)
+# One frame can ask for the same large node tens of thousands of times. No client takes replies of this size.
+_MULTI_READ_BYTES_MAX = 64 << 20
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what String.trim takes off
 _NULL_PATH = b"null"  # may be watched, though nothing ever happens there; this is how Java shows it
 
@@ -239,10 +241,14 @@ def multi_read(conn: "ClientConnection", data: bytes, at: int, end: int) -> byte
     far.
     """
     results: list[bytes] = []
+    size = 0
     for type_, args in parse_operations(WireReader(data[at:end])):
         if type_ not in MULTI_READS or args[0] is None:
             raise MultiReadSpoilt(b"".join(results) + _MULTI_END)
         results.append(_read_result(conn, type_, args[0]))
+        size += len(results[-1])
+        if size > _MULTI_READ_BYTES_MAX:
+            raise MarshallingError("a multiRead asks for too much at once")
     return b"".join(results) + _MULTI_END
 
 

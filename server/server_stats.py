@@ -17,8 +17,16 @@ _NODE_EVENTS = (
 )
 
 
+_NAMESPACES_MAX = 1000
+_NAMESPACE_BYTES_MAX = 256
+
+
 class NamespaceSummaries(dict[bytes, Summary]):
-    """A summary for each namespace, that is, for each child of the root, by its name."""
+    """A summary for each namespace, that is, for each child of the root, by its name.
+
+    Only of the first _NAMESPACES_MAX, and none with a monstrous name: clients choose the names, and what they
+    once wrote to stays counted after the node is gone.
+    """
 
     def add(self, path: bytes, number: int) -> None:
         """Something happened to a node; the root itself belongs to no namespace."""
@@ -27,6 +35,8 @@ class NamespaceSummaries(dict[bytes, Summary]):
         if namespace:
             summary = self.get(namespace)
             if summary is None:
+                if len(self) >= _NAMESPACES_MAX or len(namespace) > _NAMESPACE_BYTES_MAX:
+                    return
                 summary = self[namespace] = Summary()
             summary.add(number)
 

@@ -31,6 +31,19 @@ _RECEIVE_BYTES: Final = 64 * 1024
 _ACCEPTS_PER_BATCH: Final = 256
 _EVENTS_PER_BATCH: Final = 1024
 _OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+# Linux tells of what happened to a connection before it was accepted, and of a firewall that forbids it.
+_LOST_BEFORE_ACCEPTED: Final = (
+    errno.ECONNRESET,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.ENOPROTOOPT,
+    errno.EOPNOTSUPP,
+    errno.EPERM,
+    errno.EPROTO,
+    errno.ETIMEDOUT,
+)
 
 
 def now_ms() -> int:
@@ -91,15 +104,22 @@ def is_idle(connection: ClientConnection, limits: FrontLimits, now: int) -> bool
 
 
 class Peer:
-    """One socket and the conversation it carries."""
+    """One socket and the conversation it carries.
 
-    __slots__ = ("connection", "fd", "front", "interest", "sock", "unsent")
+    Output that the socket does not take is in `unsent`, and what comes after it in `waiting`. It is joined
+    only when its turn comes: joined at once, every event for a client that does not read would copy all the
+    events before it.
+    """
+
+    __slots__ = ("connection", "fd", "front", "interest", "sock", "unsent", "waiting", "waiting_bytes")
 
     def __init__(self, front: "PlainFront", sock: socket.socket, address: tuple[object, ...]) -> None:
         self.front = front
         self.sock = sock
         self.fd = sock.fileno()
-        self.unsent = b""
+        self.unsent: bytes | memoryview = b""
+        self.waiting: list[bytes] = []
+        self.waiting_bytes = 0
         self.interest = select.EPOLLIN
         port = address[1] if len(address) > 1 else 0
         assert isinstance(port, int)
@@ -138,13 +158,18 @@ class Peer:
         connection = self.connection
         connection.is_flush_wanted = False
         out = connection.out
-        if out:
+        if connection.is_cut_off:
+            self.front.drop(self)
+        elif out:
             sent_frames = len(out)
             connection.sent_count += sent_frames
             stats = self.front.pipeline.stats
             stats.packets_sent += sent_frames
             stats.responses.add_batch(out)
-            data = out[0] if sent_frames == 1 and not self.unsent else b"".join([self.unsent, *out])
+            if self.unsent:
+                self._wait(out)
+                return
+            data = out[0] if sent_frames == 1 else b"".join(out)
             out.clear()
             self._send(data)
         elif connection.closes_after_flush and not self.unsent:
@@ -153,8 +178,26 @@ class Peer:
     def send_rest(self) -> None:
         """The socket takes bytes again."""
         self._send(self.unsent)
+        if self.waiting and not self.unsent:
+            data = b"".join(self.waiting)
+            self._forget_waiting()
+            self._send(data)
 
-    def _send(self, data: bytes) -> None:
+    def _wait(self, out: list[bytes]) -> None:
+        self.waiting += out
+        self.waiting_bytes += sum(map(len, out))
+        out.clear()
+        self.connection.flushed(len(self.unsent) + self.waiting_bytes)
+
+    def _forget_waiting(self) -> None:
+        self.waiting.clear()
+        self.waiting_bytes = 0
+
+    def forget_output(self) -> None:
+        self.unsent = b""
+        self._forget_waiting()
+
+    def _send(self, data: bytes | memoryview) -> None:
         try:
             sent = self.sock.send(data)
         except (BlockingIOError, InterruptedError):
@@ -163,15 +206,17 @@ class Peer:
             self.front.drop(self)
             return
         self.front.pipeline.stats.bytes_sent += sent
-        self.unsent = data[sent:] if sent < len(data) else b""
+        self.unsent = memoryview(data)[sent:] if sent < len(data) else b""
         if self.unsent:
             self.set_interest(self.interest | select.EPOLLOUT)
+        elif self.waiting:
+            return  # send_rest goes on with it
         elif self.connection.closes_after_flush:
             self.front.drop(self)
             return
         elif self.interest & select.EPOLLOUT:
             self.set_interest(self.interest & ~select.EPOLLOUT)
-        self.connection.flushed(len(self.unsent))
+        self.connection.flushed(len(self.unsent) + self.waiting_bytes)
 
 
 class PlainFront:
@@ -247,6 +292,8 @@ class PlainFront:
 
     def _accept_failed(self, failure: OSError) -> None:
         """Out of files or memory: stop accepting until a connection ends, instead of spinning."""
+        if failure.errno in _LOST_BEFORE_ACCEPTED:
+            return
         if failure.errno not in _OUT_OF_FILES:
             raise failure
         log.error("accept_failed", reason=str(failure), remedy="raise the limit of open files (ulimit -n)")
@@ -282,7 +329,7 @@ class PlainFront:
         del self.peers[peer.fd]
         peer.fd = -1
         peer.sock.close()  # leaves the epoll set by itself
-        peer.unsent = b""
+        peer.forget_output()
         connection = peer.connection
         connection.lost()
         self._by_address[connection.address] -= 1
@@ -319,21 +366,27 @@ class StreamPeer:
         self._stream = stream
         self._has_output = trio.Event()
         self._may_read = trio.Event()
+        self._conversation = trio.CancelScope()
         self.connection = ClientConnection(front.pipeline, self, address, port)
 
     def wants_flush(self) -> None:
         self._has_output.set()
+        if self.connection.is_cut_off:  # it may be stuck in a send that never ends
+            self._conversation.cancel()
 
     def resume_reading(self) -> None:
         self._may_read.set()
 
     async def run(self) -> None:
         """Receive and send until one of the two ends the conversation."""
-        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._send_all, nursery.cancel_scope)
-                await self._receive_all()
-                nursery.cancel_scope.cancel()
+        try:
+            with self._conversation:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._send_all)
+                    await self._receive_all()
+                    self._conversation.cancel()
+        except* (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the client is gone
 
     async def _receive_all(self) -> None:
         connection = self.connection
@@ -346,7 +399,7 @@ class StreamPeer:
                 return
             self._front.received(connection, bytes(data))
 
-    async def _send_all(self, both: trio.CancelScope) -> None:
+    async def _send_all(self) -> None:
         connection, pipeline = self.connection, self._front.pipeline
         while True:
             await self._has_output.wait()
@@ -360,7 +413,7 @@ class StreamPeer:
                 await self._stream.send_all(data)
                 pipeline.stats.bytes_sent += len(data)
             if connection.closes_after_flush and not connection.out:
-                both.cancel()
+                self._conversation.cancel()
                 return
             connection.flushed(0)
             pipeline.resume_paused()
@@ -416,7 +469,10 @@ class StreamFront:
         self.pipeline.end_batch(now_ms())
 
     def flush(self) -> None:
-        """Every connection's own task sends."""
+        """Every connection's own task sends; one that cannot, because its client does not read, is noticed
+        here."""
+        for peer in list(self.peers):
+            peer.connection.cut_off_if_overrun()
 
     def close_idle(self) -> None:
         for peer in list(self.peers):

@@ -31,6 +31,7 @@ from jute.errors import (
     AuthFailed,
     MarshallingError,
     SessionClosedRequireAuth,
+    SessionExpired,
     ThrottledOp,
     Unimplemented,
     ZkError,
@@ -52,6 +53,7 @@ FRESH, OPENING, OPEN, CLOSING, CLOSED = range(5)
 
 OUT_PAUSE_BYTES: Final = 1 << 20
 EVENTS_MAX_BYTES: Final = 16 << 20
+_LOGGED_CHARACTERS_MAX: Final = 100  # of a text that a client chose
 _COUNTED_FRAME_BYTES: Final = 1024  # smaller replies cannot pile up: a batch is one read of the socket
 
 _PING: Final = int(OpCode.PING)
@@ -149,6 +151,7 @@ class ClientConnection:
         "has_read_only_flag",
         "heard_ms",
         "ids",
+        "is_cut_off",
         "is_flush_wanted",
         "is_paused",
         "last_latency_ms",
@@ -190,6 +193,7 @@ class ClientConnection:
         self.event_bytes = 0  # of events since the client had last taken everything
         self.is_flush_wanted = False
         self.closes_after_flush = False
+        self.is_cut_off = False  # to be closed whatever the client has not taken yet
         self.is_paused = False
         self.fifo: deque[_Waiting | None] = deque()
         self._tail = bytearray()
@@ -355,6 +359,8 @@ class ClientConnection:
         self.fifo.append(None)
         if len(body) < 4:
             self.pipeline.submit_failure(self, xid, CREATE_SESSION, MarshallingError())
+        elif not self.pipeline.sessions.is_alive(self.session_id):  # nobody would ever close it again
+            self.pipeline.submit_failure(self, xid, CREATE_SESSION, SessionExpired())
         else:
             self.pipeline.submit_create_session(self, _INT.unpack_from(body)[0])
 
@@ -528,7 +534,8 @@ class ClientConnection:
         try:
             self.ids = add_ids(self.ids, self.pipeline.rules.prove(packet.scheme, packet.auth, self.address))
         except AuthFailed:
-            log.warning("authentication_failed", client=f"{self.address}:{self.port}", scheme=packet.scheme)
+            scheme = (packet.scheme or "")[:_LOGGED_CHARACTERS_MAX]
+            log.warning("authentication_failed", client=f"{self.address}:{self.port}", scheme=scheme)
             self.pipeline.stats.auth_failures += 1
             self._send(_REPLY.pack(16, xid, 0, AuthFailed.code))
             self.close_after_flush()
@@ -567,11 +574,6 @@ class ClientConnection:
         self._send(frame)
         self._count_out(len(frame))
         self.event_bytes += len(frame)
-        if self.event_bytes > EVENTS_MAX_BYTES:
-            log.warning(
-                "client_does_not_read", client=f"{self.address}:{self.port}", bytes_waiting=self.out_bytes
-            )
-            self.close()
 
     # -- output
 
@@ -591,8 +593,18 @@ class ClientConnection:
         self.out_bytes = unsent_bytes
         if not unsent_bytes:
             self.event_bytes = 0
+        self.cut_off_if_overrun()
         if self.is_paused and self.state == OPEN and self._may_resume() and not self.closes_after_flush:
             self.pipeline.resumable.append(self)
+
+    def cut_off_if_overrun(self) -> None:
+        """Close a client that lets events pile up. Not while they are made: whoever makes them may go on to
+        set watches, and those of a closed connection would never go."""
+        if min(self.event_bytes, self.out_bytes) > EVENTS_MAX_BYTES and self.state != CLOSED:
+            log.warning(
+                "client_does_not_read", client=f"{self.address}:{self.port}", bytes_waiting=self.out_bytes
+            )
+            self.close()
 
     # -- the end
 
@@ -605,10 +617,10 @@ class ClientConnection:
         """Close without another word."""
         self.out.clear()
         self.closes_after_flush = True
+        self.is_cut_off = True
         self._forget()
-        if not self.is_flush_wanted:
-            self.is_flush_wanted = True
-            self.handle.wants_flush()
+        self.is_flush_wanted = True
+        self.handle.wants_flush()  # again, even if it knows of output: this is more urgent
 
     def lost(self) -> None:
         """The socket is gone."""

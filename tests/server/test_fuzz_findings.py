@@ -3,25 +3,38 @@
 The long way to look for more is compat-tests/fuzz.py, the short one test_protocol_fuzz.py beside this.
 """
 
+import errno
+import select
+import socket
 import tracemalloc
-from struct import pack
+from collections.abc import Iterator
+from contextlib import suppress
+from struct import pack, unpack_from
 
 import pytest
+import structlog
+import trio
+from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair, wait_all_tasks_blocked
 
 from jute.client_records import (
     Acl,
+    AddWatchRequest,
     AuthPacket,
+    ConnectRequest,
     CreateRequest,
     DeleteRequest,
     ExistsRequest,
     GetDataRequest,
     Id,
     SetDataRequest,
+    SetWatches,
 )
 from jute.errors import AuthFailed, InvalidAcl, MarshallingError
-from jute.opcodes import CreateMode, OpCode, Perms
+from jute.opcodes import AddWatchMode, CreateMode, OpCode, Perms
 from jute.record import encode
 from server.acls import ENTRIES_MAX, IDS_MAX, AccessRules, AclVector
+from server.client_fronts import FrontLimits, Peer, PlainFront, StreamFront
+from server.client_protocol import CLOSED, EVENTS_MAX_BYTES
 from server.server_stats import NamespaceSummaries
 from tests.server.one_server import Client, OneServer
 
@@ -125,7 +138,7 @@ def test_a_multi_cannot_grow_without_bound_by_expanding_auth() -> None:
 
 def test_an_acl_has_a_bounded_number_of_entries() -> None:
     """Told apart in no more than a moment, though a frame can hold tens of thousands."""
-    entries = tuple(Acl(n, Id("world", "anyone")) for n in range(50_000))
+    entries = tuple(Acl(n, Id("world", "anyone")) for n in range(20_000))
     rules = AccessRules()
     with pytest.raises(InvalidAcl):
         rules.fix_up(encode(AclVector(entries)), ())
@@ -159,6 +172,207 @@ def test_a_multi_read_of_more_than_any_reply_can_hold_is_refused() -> None:
     _, err, body = client.ask(OpCode.MULTI_READ, reads + MULTI_END)
     assert (err, body) == (MarshallingError.code, b"")
     assert client.ask(OpCode.EXISTS, ExistsRequest("/big", False))[1] == 0
+
+
+# -- output that nobody reads
+
+
+def handshake() -> bytes:
+    body = encode(ConnectRequest(0, 0, 10_000, 0, bytes(16))) + b"\x00"
+    return pack(">i", len(body)) + body
+
+
+def request(xid: int, op: OpCode, record: object | None = None) -> bytes:
+    body = pack(">ii", xid, op) + (b"" if record is None else encode(record))
+    return pack(">i", len(body)) + body
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        yield listening
+
+
+class Stage:
+    """A PlainFront that is driven by hand, and its clients' ends of the sockets."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.server = OneServer()
+        self.front = PlainFront(self.server.pipeline, FrontLimits())
+        self.front._listener, self.front._listener_fd = listener, listener.fileno()
+        self.front.poll.register(listener, select.EPOLLIN)
+        self.writer = self.server.connect()
+        create(self.writer, "/w")
+
+    def connect(self, *requests: bytes) -> tuple[socket.socket, Peer]:
+        """A client that has its session and has asked for something; it has read nothing."""
+        client = socket.create_connection(self.front._listener.getsockname())
+        self.turn()
+        client.sendall(handshake() + b"".join(requests))
+        self.turn()
+        (peer,) = [
+            peer for peer in self.front.peers.values() if peer.sock.getpeername() == client.getsockname()
+        ]
+        return client, peer
+
+    def turn(self) -> None:
+        """Serve whatever is ready, as the front's own loop does."""
+        for _ in range(3):
+            self.front._serve_ready()
+            self.server.settle()
+            self.server.pipeline.resume_paused()
+            self.front.flush()
+
+    def fire(self, path: str, count: int) -> None:
+        for _ in range(count):
+            self.writer.ask(OpCode.SET_DATA, SetDataRequest(path, b"", -1))
+            self.front.flush()
+
+
+@pytest.fixture
+def stage(listener: socket.socket) -> Iterator[Stage]:
+    stage = Stage(listener)
+    yield stage
+    stage.front.close()
+
+
+def test_a_client_that_takes_no_events_is_cut_off_and_gone_at_once(stage: Stage) -> None:
+    """What it has not taken does not keep it: nobody will ever take it."""
+    path = "/" + "x" * 50_000
+    create(stage.writer, path)
+    watch = AddWatchRequest(path, AddWatchMode.PERSISTENT)
+    client, peer = stage.connect(request(1, OpCode.ADD_WATCH, watch))
+    with client:
+        stage.fire(path, EVENTS_MAX_BYTES // 50_000 + 200)  # beyond what the two sockets take
+        assert peer.connection.state == CLOSED
+        assert peer not in stage.front.peers.values()
+    assert stage.server.pipeline.watches.count() == 0
+    assert not peer.unsent
+    assert not peer.waiting
+
+
+def test_an_event_for_a_client_that_does_not_read_copies_none_of_those_before(stage: Stage) -> None:
+    path = "/" + "x" * 50_000
+    create(stage.writer, path)
+    watch = AddWatchRequest(path, AddWatchMode.PERSISTENT)
+    client, peer = stage.connect(request(1, OpCode.ADD_WATCH, watch))
+    with client:
+        stage.fire(path, 200)
+        unsent = peer.unsent
+        assert unsent
+        stage.fire(path, 2)
+        assert peer.unsent is unsent
+        assert peer.connection.out_bytes == len(unsent) + peer.waiting_bytes
+
+
+def test_a_client_that_reads_again_gets_everything_in_order(stage: Stage) -> None:
+    path = "/" + "x" * 50_000
+    create(stage.writer, path)
+    watch = AddWatchRequest(path, AddWatchMode.PERSISTENT)
+    client, peer = stage.connect(request(1, OpCode.ADD_WATCH, watch))
+    with client:
+        stage.fire(path, 200)
+        assert peer.waiting
+        client.sendall(request(2, OpCode.PING))
+        client.setblocking(False)
+        received = bytearray()
+        while not received.endswith(pack(">iqi", -2, stage.server.tree.last_zxid, 0)):
+            with suppress(BlockingIOError):
+                received += client.recv(1 << 20)
+            stage.turn()
+    zxids = [unpack_from(">q", frame, 4)[0] for frame in frames_of(bytes(received))[2:]]
+    assert len(zxids) == 201
+    assert zxids == sorted(zxids)
+
+
+def frames_of(data: bytes) -> list[bytes]:
+    frames = []
+    while data:
+        length = unpack_from(">i", data)[0]
+        frames.append(data[4 : 4 + length])
+        data = data[4 + length :]
+    return frames
+
+
+async def test_a_stream_that_takes_nothing_is_let_go(autojump_clock: MockClock) -> None:
+    """Its task is stuck in a send: to close the conversation has to end that too."""
+    server = OneServer()
+    front = StreamFront(server.pipeline, FrontLimits())
+    client, server_end = lockstep_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(front.serve, server_end, "127.0.0.1", 1)
+        await client.send_all(handshake())
+        await wait_all_tasks_blocked()
+        server.settle()
+        await wait_all_tasks_blocked()
+        (peer,) = front.peers
+        peer.connection.close()
+    assert not front.peers
+    assert not server.pipeline.connections
+
+
+async def test_a_stream_that_breaks_ends_its_own_conversation_alone() -> None:
+    server = OneServer()
+    front = StreamFront(server.pipeline, FrontLimits())
+    _, server_end = memory_stream_pair()
+
+    async def broken(max_bytes: int | None = None) -> bytes:
+        raise trio.BrokenResourceError
+
+    server_end.receive_some = broken  # type: ignore[method-assign]
+    await front.serve(server_end, "127.0.0.1", 1)
+    assert not front.peers
+
+
+def test_watches_set_by_the_request_that_overruns_its_client_go_with_it() -> None:
+    """setWatches first tells of a great many changes, then sets a watch; only then is the client cut off."""
+    server = OneServer()
+    client = server.connect()
+    create(client, "/w")
+    many = ("",) * (EVENTS_MAX_BYTES // 32 + 1)
+    client.send(1, OpCode.SET_WATCHES, encode(SetWatches(server.tree.last_zxid, (), many, ("/w",))))
+    client.connection.flushed(EVENTS_MAX_BYTES + 1)
+    assert client.is_closed
+    assert server.pipeline.watches.count() == 0
+
+
+def test_a_slow_client_is_not_cut_off_for_events_it_has_taken() -> None:
+    """As long as little of them waits, any number may have gone by."""
+    server = OneServer()
+    client = server.connect()
+    create(client, "/w")
+    client.ask(OpCode.ADD_WATCH, AddWatchRequest("/w", AddWatchMode.PERSISTENT))
+    client.connection.event_bytes = 10 * EVENTS_MAX_BYTES
+    client.connection.flushed(1000)
+    assert not client.is_closed
+
+
+def test_the_kernels_word_about_a_connection_nobody_accepted_is_no_reason_to_stop(stage: Stage) -> None:
+    stage.front._accept_failed(OSError(errno.EPROTO, "Protocol error"))
+    with pytest.raises(OSError, match="Bad file"):
+        stage.front._accept_failed(OSError(errno.EBADF, "Bad file descriptor"))
+
+
+# -- sessions
+
+
+def test_a_session_that_is_closing_is_not_created_again() -> None:
+    """Nobody would close it a second time: it would outlive every restart."""
+    server = OneServer()
+    client = server.connect()
+    server.pass_time(60_000)
+    client.send(1, OpCode.CREATE_SESSION, pack(">i", 2**31 - 1))
+    server.settle()
+    assert not server.tree.session_timeouts_ms
+    assert not server.pipeline.sessions.by_id
+
+
+def test_what_a_client_chose_is_logged_in_part() -> None:
+    client = OneServer().connect()
+    with structlog.testing.capture_logs() as logged:
+        client.send(-4, OpCode.AUTH, encode(AuthPacket(0, "s" * 1_000_000, b"")))
+    assert len(str(logged)) < 500
 
 
 # -- counting

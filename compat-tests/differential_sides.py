@@ -110,7 +110,7 @@ class Side:
         if isinstance(step, Probe):
             assert self._probe is not None
             self._observed.probe = self._probe.receive_all()
-            self._probe.close()
+            self._probe.hang_up()
             return
         connection = self.slots[step.slot]
         if connection is None:
@@ -155,9 +155,12 @@ class Side:
             self._hang_up(slot)
 
     def _hang_up(self, slot: int) -> None:
+        """The server must know before the next step: its session may come back in another connection, which the
+        reference may then forget along with the old one.
+        """
         connection = self.slots[slot]
         if connection is not None:
-            connection.close()
+            connection.hang_up()
         self.slots[slot] = None
 
     def _hello(self, hello: Hello) -> bytes:

@@ -138,5 +138,9 @@ class RawConnection:
             self.is_closed = True
         return bool(data)
 
-    def close(self) -> None:
+    def hang_up(self) -> None:
+        """Close, and return when the server has noticed."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            self.receive_all()
         self._socket.close()

@@ -80,7 +80,7 @@ class CrashTest:
     start_seconds_max: float = 0.0
     _ledger: Ledger = attrs.field(factory=Ledger)
     _start_seconds: float = 1.0
-    _spawned: float = 0.0
+    _spawned: list[float] = attrs.field(factory=list)  # when, since the last kill under load
 
     def begin(self) -> None:
         self._start()
@@ -100,6 +100,7 @@ class CrashTest:
             self._pause_perhaps()
             self._wait_and_kill()
         killed = time.monotonic()
+        self._spawned.clear()
         while self.rng.random() < 0.3:
             self._kill_while_starting()
         self._start()
@@ -198,6 +199,7 @@ class CrashTest:
         return {name for name in names if name.startswith("snapshot.")}
 
     def _kill_while_starting(self) -> None:
+        self._spawned.append(time.monotonic())
         self.server.spawn()
         time.sleep(self.rng.uniform(0, 1.2 * self._start_seconds))
         self._kill("while starting")
@@ -210,9 +212,9 @@ class CrashTest:
         self.counts[f"kills {how}"] += 1
 
     def _start(self) -> None:
-        self._spawned = time.monotonic()
+        self._spawned.append(time.monotonic())
         self.server.start()
-        self._start_seconds = time.monotonic() - self._spawned
+        self._start_seconds = time.monotonic() - self._spawned[-1]
         self.start_seconds_max = max(self.start_seconds_max, self._start_seconds)
         self.counts["starts"] += 1
 

@@ -1,7 +1,8 @@
 """Reading everything back from a server that has just been restarted."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 import attrs
@@ -91,19 +92,20 @@ class Guests:
         finally:
             client.drop()
 
-    def settle(self, client: SessionClient, *, killed: float, spawned: float) -> None:
+    def settle(self, client: SessionClient, *, killed: float, spawned: Sequence[float]) -> None:
         """Those whose time is not up must be there, and nobody else.
 
-        Time passes only while a server runs: up to the kill, then anew from the last start.
+        Time passes only while a server runs: up to the kill, then anew from every start. `spawned` are the
+        times of those, the last one being that of the server that runs now.
         """
         owners = _read_guests(client)
-        until = time.monotonic()
+        longest_life = max(after - before for before, after in pairwise([*spawned, time.monotonic()]))
         for path, owner in owners.items():
             if path not in self.present or owner != self.present[path].session_id:
                 raise Violation(f"{path} of session 0x{owner:x} should not be there")
         for path, guest in list(self.present.items()):
             seconds = guest.timeout_ms / 1000
-            must_be = guest.acked and killed < guest.since + seconds and until < spawned + seconds
+            must_be = guest.acked and killed < guest.since + seconds and longest_life < seconds
             if must_be and path not in owners:
                 raise Violation(f"{path} went before the timeout of its session, {guest.timeout_ms} ms")
             if path in owners:

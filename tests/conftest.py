@@ -1,11 +1,18 @@
-"""Options of the whole test suite."""
+"""Options of the whole test suite, and how Hypothesis looks for counterexamples.
+
+A test run is the same every time, whatever the machine is busy with. To look where nobody looked before:
+`pytest --hypothesis-profile=explore`.
+"""
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("explore", derandomize=False, deadline=None, print_blob=True)
+settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--rewrite",
-        action="store_true",
-        help="write what happens into testdata/*.txt, to be reviewed",
+        "--rewrite", action="store_true", help="write what happens into testdata/*.txt, to be reviewed"
     )

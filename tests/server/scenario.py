@@ -1,7 +1,7 @@
 """A small language for conversations with a server, spoken by the files in testdata/.
 
-A file is a list of blocks: commands, a line of dashes, and what the clients hear then. Lines that begin with # are
-comments. A command is a client's name and a request, or one of the server's own:
+A file is a list of blocks: commands, a line of dashes, and what the clients hear then. Lines that begin with
+# are comments. A command is a client's name and a request, or one of the server's own:
 
     A connect timeout=4000 session=B     the handshake; session=B comes back to the session of B
     A create /a data flags=1 acl=rw@world:anyone,a@digest:u:hash      also create2, createContainer, createTTL
@@ -11,11 +11,12 @@ comments. A command is a client's name and a request, or one of the server's own
     pass 2000                            milliseconds go by
     server enforceQuota=true             a new server with other settings, by their names in zoo.cfg
 
-Words are separated by blanks; "..." may hold blanks and Python's escapes, hex:2fff is any bytes, null is null. Options
-are xid=, v= (version), flags=, ttl=, acl=, and watch.
+Words are separated by blanks; "..." may hold blanks and Python's escapes, hex:2fff is any bytes, null is
+null. Options are xid=, v= (version), flags=, ttl=, acl=, and watch.
 
-What is heard is shown client by client, in order of arrival: @5 is the zxid of a reply, then comes its error, or what
-it holds. A Stat is [c(zxid) m(zxid) p(zxid) v(ersion) cv(ersion) av(ersion) owner len kids], without what is zero.
+What is heard is shown client by client, in order of arrival: @5 is the zxid of a reply, then comes its error,
+or what it holds. A Stat is [c(zxid) m(zxid) p(zxid) v(ersion) cv(ersion) av(ersion) owner len kids], without
+what is zero.
 """
 
 import re

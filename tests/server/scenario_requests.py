@@ -73,7 +73,7 @@ def strings(text: str) -> bytes:
 
 
 def acl(text: str) -> bytes:
-    """A vector of ACLs, from `rw@scheme:id,...`; without a colon the id is null, without anything it is empty."""
+    """A vector of ACLs, from `rw@scheme:id,...`; without a colon the id is null."""
     if text == "null":
         return _NULL
     entries = text.split(",") if text else []
@@ -114,9 +114,9 @@ def _multi(tokens: list[str]) -> bytes:
             operations.append([])
         else:
             operations[-1].append(token)
-    parts = [
-        pack(">i?i", OPCODES[each[0]], False, -1) + request(each[0], each[1:]) for each in operations if each
-    ]
+    parts = []
+    for what, *rest in filter(None, operations):
+        parts += [pack(">i?i", OPCODES[what], False, -1), request(what, rest)]
     return b"".join(parts) + _MULTI_END
 
 

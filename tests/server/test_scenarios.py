@@ -67,7 +67,7 @@ class ServerInMemory:
         """Do all that can be done, and let it arrive."""
         if not self._is_holding:
             self._server.settle()
-        while any([wire.flush() for wire in self._wires]):
+        while sum(wire.flush() for wire in self._wires):
             if not self._is_holding:
                 self._server.settle()
 

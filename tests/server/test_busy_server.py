@@ -1,0 +1,54 @@
+"""Whatever several clients do at once: the tree stays sound, and its history leads to the same tree again."""
+
+from hypothesis import given, settings
+
+from server.apply_txn import apply_txn
+from server.data_tree import DataTree
+from server.txns import decode_txn
+from tests.server.busy_server import BusyServer
+from tests.server.request_strategies import Release, Step, write_steps
+from tests.server.tree_checks import assert_same, assert_sound
+
+_MASK64 = (1 << 64) - 1
+
+
+@settings(max_examples=120)
+@given(write_steps())
+def test_the_tree_is_sound_whenever_nothing_is_pending(done: list[Step]) -> None:
+    """Stats, owners, counts and digests agree, and what was prepared is what has happened."""
+    server = BusyServer()
+    for step in done:
+        server.take(step)
+        if isinstance(step, Release) and not server.sink.undurable:
+            assert_settled(server)
+    server.settle()
+    assert_settled(server)
+
+
+def assert_settled(server: BusyServer) -> None:
+    tree, preparer = server.tree, server.pipeline.preparer
+    assert_sound(tree)
+    assert not preparer.pending
+    assert preparer.zxid == tree.last_zxid
+    assert preparer.digest & _MASK64 == tree.digest == tree.compute_digest()
+    assert not server.pipeline.in_flight
+    assert server.pipeline.queued_reads == 0
+
+
+@settings(max_examples=80)
+@given(write_steps())
+def test_the_log_leads_to_the_same_tree(done: list[Step]) -> None:
+    """Every transaction, read back from its bytes, brings another tree to the digest that it carries."""
+    server = BusyServer()
+    for step in done:
+        server.take(step)
+    server.settle()
+    replayed = DataTree(extended_types=True)
+    for payload in server.sink.payloads:
+        txn = decode_txn(payload)
+        apply_txn(replayed, txn)
+        assert txn.digest is None or txn.digest & _MASK64 == replayed.digest
+    assert_same(replayed, server.tree)
+    assert_sound(replayed)
+    assert replayed.bodies == server.tree.bodies
+    assert replayed.data_bytes == server.tree.data_bytes

@@ -273,7 +273,7 @@ class SessionClient:
         """End the connection alone."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.close()
+            connection.hang_up()
 
     def __enter__(self) -> Self:
         return self

@@ -12,7 +12,6 @@ own; it drives the same conversations over any Trio stream.
 import errno
 import select
 import socket
-import time
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
@@ -23,6 +22,7 @@ import structlog
 import trio
 
 from server.client_protocol import CLOSED, FRESH, ClientConnection
+from server.clock import Clock
 from server.pipeline import Pipeline
 
 log = structlog.get_logger()
@@ -44,15 +44,6 @@ _LOST_BEFORE_ACCEPTED: Final = (
     errno.EPROTO,
     errno.ETIMEDOUT,
 )
-
-
-def now_ms() -> int:
-    """Milliseconds of a clock that never goes back."""
-    return time.monotonic_ns() // 1_000_000
-
-
-def wall_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @attrs.frozen(kw_only=True)
@@ -225,9 +216,10 @@ class PlainFront:
     Every socket is owned here: registered when accepted, closed by `drop` and nowhere else.
     """
 
-    def __init__(self, pipeline: Pipeline, limits: FrontLimits) -> None:
+    def __init__(self, pipeline: Pipeline, limits: FrontLimits, clock: Clock) -> None:
         self.pipeline = pipeline
         self.limits = limits
+        self._clock = clock
         self.poll = select.epoll()
         self.peers: dict[int, Peer] = {}
         self.to_flush: list[Peer] = []
@@ -245,11 +237,11 @@ class PlainFront:
         try:
             while True:
                 await trio.lowlevel.wait_readable(self.poll.fileno())
-                self.pipeline.begin_batch(now_ms(), wall_ms())
+                self.pipeline.begin_batch(self._clock.now_ms(), self._clock.wall_ms())
                 self._serve_ready()
                 self.pipeline.resume_paused()
                 self.flush()
-                self.pipeline.end_batch(now_ms())
+                self.pipeline.end_batch(self._clock.now_ms())
         finally:
             self.close()
 
@@ -422,9 +414,10 @@ class StreamPeer:
 class StreamFront:
     """A task for each connection, over any Trio stream: for systems without epoll, and for tests."""
 
-    def __init__(self, pipeline: Pipeline, limits: FrontLimits) -> None:
+    def __init__(self, pipeline: Pipeline, limits: FrontLimits, clock: Clock) -> None:
         self.pipeline = pipeline
         self.limits = limits
+        self._clock = clock
         self.peers: set[StreamPeer] = set()
 
     @property
@@ -445,7 +438,7 @@ class StreamFront:
 
     async def serve(self, stream: trio.abc.Stream, address: str, port: int) -> None:
         """Carry on one conversation, to its end."""
-        self.pipeline.begin_batch(now_ms(), wall_ms())
+        self.pipeline.begin_batch(self._clock.now_ms(), self._clock.wall_ms())
         same = sum(peer.connection.address == address for peer in self.peers)
         if not admits(self.limits, self.pipeline, address, same, len(self.peers)):
             await trio.aclose_forcefully(stream)
@@ -462,11 +455,11 @@ class StreamFront:
 
     def received(self, connection: ClientConnection, data: bytes) -> None:
         """A batch of its own: there is no telling which other streams are ready."""
-        self.pipeline.begin_batch(now_ms(), wall_ms())
+        self.pipeline.begin_batch(self._clock.now_ms(), self._clock.wall_ms())
         self.pipeline.stats.bytes_received += len(data)
         connection.received(data)
         self.pipeline.resume_paused()
-        self.pipeline.end_batch(now_ms())
+        self.pipeline.end_batch(self._clock.now_ms())
 
     def flush(self) -> None:
         """Every connection's own task sends; one that cannot, because its client does not read, is noticed

@@ -17,13 +17,13 @@ from persistence.errors import StorageError
 from persistence.offload import WorkerThread
 from server import VERSION
 from server.client_fronts import FrontLimits, PlainFront, StreamFront
+from server.clock import SystemClock
 from server.config import LoadedConfig, ServerConfig
 from server.four_letter_words import FourLetterWords
 from server.host_facts import RealHost
 from server.loading_progress import loading_progress
 from server.metrics import MetricsReader
-from server.pipeline import Pipeline
-from server.standalone import Standalone
+from server.standalone import Standalone, World
 
 log = structlog.get_logger()
 
@@ -74,8 +74,14 @@ async def _serve(loaded: LoadedConfig) -> None:
     _raise_open_files_limit()
     listener = _listen(config)
     async with WorkerThread("log") as log_offload, WorkerThread("snapshot") as snapshot_offload:
-        disk, progress = RealDisk(), loading_progress()
-        server = Standalone.open(config, disk, log_offload, snapshot_offload, Random(), progress)
+        world = World(
+            disk=RealDisk(),
+            log_offload=log_offload,
+            snapshot_offload=snapshot_offload,
+            random=Random(),
+            clock=SystemClock(),
+        )
+        server = Standalone.open(config, world, loading_progress())
         server.pipeline.answer_word = _four_letter_words(server).answer
         async with trio.open_nursery() as storage:
             storage.start_soon(server.write_log)
@@ -99,7 +105,7 @@ async def _serve_clients(server: Standalone, listener: socket.socket | None) -> 
     """Everything that ends when the process is told to stop."""
     async with trio.open_nursery() as serving:
         if listener is not None:
-            front = _front(server.pipeline, server.config)
+            front = _front(server)
             server.fronts.append(front)
             serving.start_soon(front.run, listener)
         serving.start_soon(server.tick)
@@ -112,15 +118,17 @@ async def _serve_clients(server: Standalone, listener: socket.socket | None) -> 
     server.fronts.clear()
 
 
-def _front(pipeline: Pipeline, config: ServerConfig) -> PlainFront | StreamFront:
+def _front(server: Standalone) -> PlainFront | StreamFront:
     """The fast front where the system has epoll, the general one elsewhere."""
+    config = server.config
     limits = FrontLimits(
         per_address_max=config.max_client_cnxns,
         total_max=config.max_cnxns,
         idle_ms=config.sessionless_cnxn_timeout_ms,
         keepalive=config.client_tcp_keepalive,
     )
-    return PlainFront(pipeline, limits) if hasattr(select, "epoll") else StreamFront(pipeline, limits)
+    kind = PlainFront if hasattr(select, "epoll") else StreamFront
+    return kind(server.pipeline, limits, server.world.clock)
 
 
 async def _wait_for_signal() -> None:

@@ -22,13 +22,13 @@ from persistence.disk import Disk
 from persistence.file_names import Compression
 from persistence.log_writer import LogWriter
 from persistence.offload import Offload
-from persistence.recovery import Progress, Recovered, RecoveryOptions, recover
+from persistence.recovery import Progress, Recovered, RecoveryOptions, ignore_progress, recover
 from persistence.snapshots import SnapshotOptions, purge, take_snapshot, take_snapshot_now
 from persistence.txn_log import TxnLog
 from server.acls import AccessRules, DigestScheme, IpScheme, Scheme
-from server.client_fronts import now_ms, wall_ms
 from server.client_protocol import ClientConnection
 from server.client_sessions import Sessions, first_session_id
+from server.clock import Clock
 from server.config import ServerConfig
 from server.connection_throttle import ConnectionThrottle
 from server.data_tree import DataTree
@@ -39,6 +39,17 @@ from server.stored_tree import StoredTree
 log = structlog.get_logger()
 
 STANDALONE_SERVER_ID = 1
+
+
+@attrs.frozen(kw_only=True)
+class World:
+    """Everything a server has to do with besides its clients: real, or a test's."""
+
+    disk: Disk
+    log_offload: Offload
+    snapshot_offload: Offload
+    random: Random
+    clock: Clock
 
 
 class Front(Protocol):
@@ -91,11 +102,8 @@ class Standalone:
     """One server that orders its own writes."""
 
     config: ServerConfig
-    disk: Disk
+    world: World
     dirs: DataDirs
-    log_offload: Offload
-    snapshot_offload: Offload
-    random: Random
     recovered: Recovered
     stored: StoredTree
     pipeline: Pipeline
@@ -107,16 +115,9 @@ class Standalone:
     _bytes_until_snapshot: float = attrs.field(default=0, init=False)
 
     @classmethod
-    def open(
-        cls,
-        config: ServerConfig,
-        disk: Disk,
-        log_offload: Offload,
-        snapshot_offload: Offload,
-        random: Random,
-        progress: Progress,
-    ) -> "Standalone":
+    def open(cls, config: ServerConfig, world: World, progress: Progress = ignore_progress) -> "Standalone":
         """Read the data directory and be ready to serve. Blocks, and may take long."""
+        disk, clock = world.disk, world.clock
         tree = DataTree(
             extended_types=config.extended_types_enabled, emulate_353_ttl=config.emulate_353_ttl_nodes
         )
@@ -124,7 +125,7 @@ class Standalone:
         dirs = open_data_dirs(
             disk, config.data_dir, config.data_log_dir, autocreate=config.datadir_autocreate
         )
-        started_ms = now_ms()
+        started_ms = clock.now_ms()
         gc.disable()  # a tree is no garbage, and looking for some while it grows only costs time
         recovered = recover(disk, dirs.snap_dir, dirs.log_dir, stored, _recovery_options(config), progress)
         gc.freeze()  # what was loaded stays: no collection need look at it again
@@ -133,10 +134,10 @@ class Standalone:
             # No transaction says so: without a snapshot, the next start would find them again, in the way
             # of what is created in their place from now on.
             take_snapshot_now(disk, dirs.snap_dir, stored, _snapshot_options(config))
-        sessions = _known_sessions(tree, config.tick_ms)
+        sessions = _known_sessions(tree, config.tick_ms, clock)
         rules = access_rules(config)
         txn_log = _txn_log(config, disk, dirs)
-        writer = LogWriter(txn_log, log_offload)
+        writer = LogWriter(txn_log, world.log_offload)
         pipeline = Pipeline(
             tree=tree,
             sessions=sessions,
@@ -147,23 +148,11 @@ class Standalone:
             throttle=connection_throttle(config),
             handshake_weights=_handshake_weights(config),
         )
-        pipeline.begin_batch(now_ms(), wall_ms())
-        pipeline.stats.load_times.add(now_ms() - started_ms)
+        pipeline.begin_batch(clock.now_ms(), clock.wall_ms())
+        pipeline.stats.load_times.add(clock.now_ms() - started_ms)
         pipeline.stats.txns_replayed.add(recovered.txns_replayed)
         pipeline.stats.digest_mismatches = stored.digest_mismatches
-        server = cls(
-            config,
-            disk,
-            dirs,
-            log_offload,
-            snapshot_offload,
-            random,
-            recovered,
-            stored,
-            pipeline,
-            txn_log,
-            writer,
-        )
+        server = cls(config, world, dirs, recovered, stored, pipeline, txn_log, writer)
         server._draw_snapshot_limits()
         return server
 
@@ -176,7 +165,7 @@ class Standalone:
 
     def _durable(self, count: int) -> None:
         """Transactions are on disk: apply and answer them, then see whether it is time for a snapshot."""
-        self.pipeline.begin_batch(now_ms(), wall_ms())
+        self._begin_batch()
         self.pipeline.stats.fsyncs.add(round(self.txn_log.last_sync_ms))
         self.pipeline.stats.batch_sizes.add(count)
         self.pipeline.committed(count)
@@ -189,6 +178,9 @@ class Standalone:
             self._draw_snapshot_limits()
             self._snapshot_due.set()
 
+    def _begin_batch(self) -> None:
+        self.pipeline.begin_batch(self.world.clock.now_ms(), self.world.clock.wall_ms())
+
     def connections(self) -> Iterator[ClientConnection]:
         for front in self.fronts:
             yield from front.connections
@@ -200,17 +192,19 @@ class Standalone:
     def _draw_snapshot_limits(self) -> None:
         """A random part keeps the servers of an ensemble from saving at the same moment."""
         half = self.config.snap_count // 2
-        self._txns_until_snapshot = half + self.random.randint(0, half)
+        self._txns_until_snapshot = half + self.world.random.randint(0, half)
         size = self.config.snap_size_limit_bytes
-        self._bytes_until_snapshot = size // 2 + self.random.randint(0, size // 2) if size > 0 else math.inf
+        self._bytes_until_snapshot = (
+            size // 2 + self.world.random.randint(0, size // 2) if size > 0 else math.inf
+        )
 
     # -- tasks beside serving
 
     async def tick(self) -> None:
         """Expire sessions and close silent connections, on every multiple of the tick."""
         while True:
-            await trio.sleep((self.config.tick_ms - now_ms() % self.config.tick_ms) / 1000)
-            self.pipeline.begin_batch(now_ms(), wall_ms())
+            await trio.sleep((self.config.tick_ms - self.world.clock.now_ms() % self.config.tick_ms) / 1000)
+            self._begin_batch()
             self.pipeline.expire_sessions()
             for front in self.fronts:
                 front.close_idle()
@@ -223,11 +217,13 @@ class Standalone:
             await self.take_snapshot()
 
     async def take_snapshot(self) -> None:
-        started_ms = now_ms()
+        started_ms = self.world.clock.now_ms()
         log.info(f"Snapshotting: 0x{self.pipeline.tree.last_zxid:x} to {self.dirs.snap_dir}")
         options = _snapshot_options(self.config)
-        await take_snapshot(self.disk, self.snapshot_offload, self.dirs.snap_dir, self.stored, options)
-        elapsed_ms = now_ms() - started_ms
+        await take_snapshot(
+            self.world.disk, self.world.snapshot_offload, self.dirs.snap_dir, self.stored, options
+        )
+        elapsed_ms = self.world.clock.now_ms() - started_ms
         self.pipeline.stats.snapshots += 1
         self.pipeline.stats.snapshot_times.add(elapsed_ms)
         log.info(f"Snapshot taken in {elapsed_ms} ms")
@@ -238,19 +234,23 @@ class Standalone:
         pause_s = 60 / max(1, config.container_max_per_minute)
         while True:
             await trio.sleep(config.container_check_ms / 1000)
-            self.pipeline.begin_batch(now_ms(), wall_ms())
+            self._begin_batch()
             for path in list(self.pipeline.expired_containers(config.container_max_never_used_ms)):
                 log.info("container_or_ttl_node_expired", path=path.decode("utf-8", "replace"))
                 self.pipeline.submit_delete_container(path)
                 await trio.sleep(pause_s)
-                self.pipeline.begin_batch(now_ms(), wall_ms())
+                self._begin_batch()
 
     async def purge_old_files(self) -> None:
         config = self.config
         while config.autopurge_interval_hours > 0:
             log.info("Purge task started.")
-            await self.snapshot_offload(
-                purge, self.disk, self.dirs.snap_dir, self.dirs.log_dir, config.autopurge_snap_retain_count
+            await self.world.snapshot_offload(
+                purge,
+                self.world.disk,
+                self.dirs.snap_dir,
+                self.dirs.log_dir,
+                config.autopurge_snap_retain_count,
             )
             log.info("Purge task completed.")
             await trio.sleep(config.autopurge_interval_hours * 3600)
@@ -310,17 +310,17 @@ def _handshake_weights(config: ServerConfig) -> tuple[int, int]:
     return config.connection_throttle_global_session_weight, config.connection_throttle_renew_session_weight
 
 
-def _known_sessions(tree: DataTree, tick_ms: int) -> Sessions:
+def _known_sessions(tree: DataTree, tick_ms: int, clock: Clock) -> Sessions:
     """Sessions survive a restart, each with its whole timeout ahead of it.
 
     New ids start from the wall clock, beyond every id still in use: the original starts from the machine's
     uptime and can repeat itself after a reboot.
     """
-    started = first_session_id(STANDALONE_SERVER_ID, wall_ms())
+    started = first_session_id(STANDALONE_SERVER_ID, clock.wall_ms())
     mine = [known for known in tree.session_timeouts_ms if known >> 56 == started >> 56]
     sessions = Sessions(tick_ms, max([started, *(known + 1 for known in mine)]))
     for session_id, timeout_ms in tree.session_timeouts_ms.items():
-        sessions.open(session_id, timeout_ms, now_ms())
+        sessions.open(session_id, timeout_ms, clock.now_ms())
     return sessions
 
 

@@ -182,7 +182,7 @@ class Watches:
                     _discard(table, path, watcher)
                 mine.clear()
 
-    # -- a client that comes back (setWatches, setWatches2); the empty path is the root's other name, as in reads
+    # -- a client that comes back (setWatches, setWatches2); the empty path is the root, as in reads
 
     def renew_data(self, tree: DataTree, path: bytes, since_zxid: int, watcher: Watcher) -> None:
         body = tree.bodies.get(path or ROOT)

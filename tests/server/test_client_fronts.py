@@ -13,6 +13,7 @@ from jute.opcodes import OpCode
 from jute.record import encode
 from server.client_fronts import FrontLimits, PlainFront, StreamFront, client_address
 from server.client_protocol import OUT_PAUSE_BYTES
+from server.clock import SystemClock
 from server.pipeline import Pipeline
 from tests.server.one_server import OneServer
 
@@ -64,7 +65,7 @@ class Served:
 async def served(kind: type[Front], limits: FrontLimits | None = None) -> AsyncIterator[Served]:
     pipeline, sink = OneServer().pipeline, PromptSink()
     pipeline.sink = sink
-    front = kind(pipeline, limits or FrontLimits())
+    front = kind(pipeline, limits or FrontLimits(), SystemClock())
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setblocking(False)
     port = listener.getsockname()[1]

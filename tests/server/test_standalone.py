@@ -1,0 +1,175 @@
+"""A standalone server on a memory disk in virtual time: what happens beside serving requests."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from struct import pack, unpack_from
+from typing import Any, TypeVar, TypeVarTuple
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from jute.client_records import Acl, ConnectRequest, CreateRequest, CreateTtlRequest, DeleteRequest, Id
+from jute.opcodes import CreateMode, OpCode
+from jute.record import encode
+from server.client_protocol import ClientConnection
+from server.config import ServerConfig
+from server.standalone import Standalone, World
+from tests.persistence.memory_disk import MemoryDisk
+
+OPEN = (Acl(31, Id("world", "anyone")),)
+DATA_DIR = Path("/data")
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class VirtualClock:
+    def now_ms(self) -> int:
+        return round(trio.current_time() * 1000)
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + self.now_ms()
+
+
+async def at_once(fn: Callable[[*Ts], T], *args: *Ts) -> T:
+    await trio.lowlevel.checkpoint()
+    return fn(*args)
+
+
+class Talk:
+    """One client and the handle of its conversation: everything sent is answered once it is durable."""
+
+    def __init__(self, server: Standalone) -> None:
+        self.server = server
+        self.connection = ClientConnection(server.pipeline, self, "127.0.0.1", 40_000)
+
+    def wants_flush(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    async def _answered(self, body: bytes) -> bytes:
+        self.server.pipeline.begin_batch(self.server.world.clock.now_ms(), self.server.world.clock.wall_ms())
+        self.connection.received(pack(">i", len(body)) + body)
+        while not self.connection.out:
+            await trio.lowlevel.checkpoint()
+        answer = b"".join(self.connection.out)
+        self.connection.out.clear()
+        return answer
+
+    async def connect(self, timeout_ms: int) -> int:
+        answer = await self._answered(encode(ConnectRequest(0, 0, timeout_ms, 0, bytes(16))) + b"\x00")
+        session_id: int = unpack_from(">q", answer, 12)[0]
+        return session_id
+
+    async def ask(self, op: OpCode, request: object) -> int:
+        """The error code of the reply."""
+        answer = await self._answered(pack(">ii", 1, op) + encode(request))
+        err: int = unpack_from(">i", answer, 16)[0]
+        return err
+
+
+@asynccontextmanager
+async def running(disk: MemoryDisk, **settings: Any) -> AsyncIterator[Standalone]:
+    """A server with all its tasks but no sockets."""
+    config = ServerConfig(data_dir=DATA_DIR, tick_ms=2000, preallocate_bytes=65536, **settings)
+    world = World(
+        disk=disk, log_offload=at_once, snapshot_offload=at_once, random=Random(7), clock=VirtualClock()
+    )
+    server = Standalone.open(config, world)
+    async with trio.open_nursery() as storage:
+        storage.start_soon(server.write_log)
+        async with trio.open_nursery() as serving:
+            for task in (server.tick, server.take_snapshots, server.reap_containers, server.purge_old_files):
+                serving.start_soon(task)
+            yield server
+            serving.cancel_scope.cancel()
+        server.writer.finish()
+
+
+def create(path: str, flags: CreateMode = CreateMode.PERSISTENT) -> CreateRequest:
+    return CreateRequest(path, b"data", OPEN, flags)
+
+
+async def test_a_silent_session_expires_with_its_nodes(autojump_clock: MockClock) -> None:
+    """Up to one tick after its timeout, never before it."""
+    async with running(MemoryDisk()) as server:
+        await trio.sleep(0.5)
+        client = Talk(server)
+        await client.connect(4000)
+        assert await client.ask(OpCode.CREATE, create("/e", CreateMode.EPHEMERAL)) == 0
+        await trio.sleep(4)
+        assert b"/e" in server.pipeline.tree.bodies
+        await trio.sleep(2)
+        assert b"/e" not in server.pipeline.tree.bodies
+        assert not server.pipeline.sessions.by_id
+
+
+async def test_sessions_and_their_nodes_survive_a_restart(autojump_clock: MockClock) -> None:
+    """With a whole timeout ahead of them; then they expire like others."""
+    disk = MemoryDisk()
+    async with running(disk) as server:
+        client = Talk(server)
+        session_id = await client.connect(4000)
+        await client.ask(OpCode.CREATE, create("/e", CreateMode.EPHEMERAL))
+    async with running(disk) as server:
+        assert server.pipeline.sessions.is_alive(session_id)
+        assert b"/e" in server.pipeline.tree.bodies
+        await trio.sleep(6.1)
+        assert b"/e" not in server.pipeline.tree.bodies
+        assert server.pipeline.sessions.new_id() > session_id
+
+
+async def test_containers_and_ttl_nodes_are_reaped(autojump_clock: MockClock) -> None:
+    """A container once it has lost its last child, a TTL node once it is old; nothing else."""
+    async with running(MemoryDisk(), extended_types_enabled=True, container_check_ms=1000) as server:
+        client = Talk(server)
+        await client.connect(40_000)
+        bodies = server.pipeline.tree.bodies
+        await client.ask(OpCode.CREATE_CONTAINER, create("/used", CreateMode.CONTAINER))
+        await client.ask(OpCode.CREATE_CONTAINER, create("/unused", CreateMode.CONTAINER))
+        await client.ask(OpCode.CREATE, create("/used/child"))
+        ttl = CreateTtlRequest("/ttl", b"", OPEN, CreateMode.PERSISTENT_WITH_TTL, 5000)
+        await client.ask(OpCode.CREATE_TTL, ttl)
+        await trio.sleep(3)
+        assert {b"/used", b"/unused", b"/ttl"} <= bodies.keys()
+        await client.ask(OpCode.DELETE, DeleteRequest("/used/child", -1))
+        await trio.sleep(3.5)
+        assert b"/used" not in bodies
+        assert b"/ttl" not in bodies
+        assert b"/unused" in bodies
+
+
+async def test_snapshots_come_with_the_transactions_and_old_files_go(autojump_clock: MockClock) -> None:
+    """After at least half of snapCount transactions a snapshot, and never more than the purge retains."""
+    disk = MemoryDisk()
+    async with running(disk, snap_count=10, autopurge_interval_hours=1) as server:
+        client = Talk(server)
+        await client.connect(40_000)
+        for number in range(100):
+            await client.ask(OpCode.CREATE, create(f"/{number}"))
+        assert server.pipeline.stats.snapshots >= 9
+        await client.ask(OpCode.CREATE, create("/last"))
+        await trio.sleep(3601)
+        names = disk.names(DATA_DIR / "version-2")
+        assert sum(name.startswith("snapshot.") for name in names) == 3
+    async with running(disk) as server:
+        assert b"/last" in server.pipeline.tree.bodies
+        assert b"/0" in server.pipeline.tree.bodies
+
+
+async def test_a_failing_log_ends_the_server(autojump_clock: MockClock) -> None:
+    """Nothing more is acknowledged, and the error comes out."""
+    disk = MemoryDisk()
+
+    async def write_to_a_broken_disk() -> None:
+        async with running(disk) as server:
+            client = Talk(server)
+            await client.connect(40_000)
+            disk.faults["write_at"] = OSError(5, "Input/output error")
+            await client.ask(OpCode.CREATE, create("/a"))
+
+    with pytest.raises(ExceptionGroup) as failure:
+        await write_to_a_broken_disk()
+    assert failure.group_contains(OSError, match="Input/output error")

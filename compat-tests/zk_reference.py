@@ -67,7 +67,7 @@ def _find_once() -> Reference | ReferenceUnavailable:
     if java is None:
         return ReferenceUnavailable("no java on the PATH: install a Java runtime, 11 or later")
     try:
-        jars = _resolved_by_maven()
+        jars = resolve_jars(POM, _cache_dir())
     except ReferenceUnavailable as unavailable:
         return _installed_by_debian(java) or unavailable
     return Reference(_version_wanted(), java, f"{_conf_dir(jars.parent)}:{jars}/*")
@@ -80,14 +80,17 @@ def _version_wanted() -> str:
 
 
 def _cache_dir() -> Path:
+    return cache_dir_of(f"reference-{_version_wanted()}", POM.read_bytes())
+
+
+def cache_dir_of(name: str, source: bytes) -> Path:
+    """Where to keep what is made from the source: another source, another place."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    digest = hashlib.sha256(POM.read_bytes()).hexdigest()[:8]
-    return base / "triokeeper" / f"reference-{_version_wanted()}-{digest}"
+    return base / "triokeeper" / f"{name}-{hashlib.sha256(source).hexdigest()[:8]}"
 
 
-def _resolved_by_maven() -> Path:
-    """The folder of jars. It appears by a rename, so that whoever sees it sees all of it."""
-    cache = _cache_dir()
+def resolve_jars(pom: Path, cache: Path) -> Path:
+    """The folder of jars that a pom asks for. It appears by a rename: whoever sees it sees all of it."""
     jars = cache / "jars"
     if jars.is_dir():
         return jars
@@ -97,7 +100,7 @@ def _resolved_by_maven() -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         fetched = Path(scratch) / "jars"
-        _copy_dependencies(mvn, fetched)
+        _copy_dependencies(mvn, pom, fetched)
         try:
             fetched.rename(jars)
         except OSError:
@@ -106,11 +109,11 @@ def _resolved_by_maven() -> Path:
     return jars
 
 
-def _copy_dependencies(mvn: str, target: Path) -> None:
+def _copy_dependencies(mvn: str, pom: Path, target: Path) -> None:
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={target}", "-DincludeScope=runtime"]
     try:
         subprocess.run(
-            [mvn, "-B", "-q", "-f", str(POM), *goal],
+            [mvn, "-B", "-q", "-f", str(pom), *goal],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

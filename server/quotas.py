@@ -83,7 +83,7 @@ class Quotas:
         if body is None:
             return
         try:
-            usage = parse_limits(body[4:-68])
+            usage = _numbers_in(body)
         except ValueError:
             self._recompute(tree, quota)
             return
@@ -135,19 +135,24 @@ class Quotas:
     def _usage_in(self, stats_body: bytes, tree: "DataTree", quota: bytes) -> dict[str, int]:
         """What the statistics say; if they cannot be read, what they will be corrected to."""
         try:
-            return parse_limits(stats_body[4:-68])
+            return _numbers_in(stats_body)
         except ValueError:
             return dict(zip(("count", "bytes"), tree.usage_of(quota), strict=True))
 
 
 def _limits_in(limits_body: bytes) -> dict[str, int]:
     """What the limits say; where they cannot be read nobody can know what would exceed them."""
-    if limits_body.startswith(_NULL):
-        raise MarshallingError("the limits of a quota are null")
     try:
-        return parse_limits(limits_body[4:-68])
+        return _numbers_in(limits_body)
     except ValueError as failure:
         raise MarshallingError(str(failure)) from None
+
+
+def _numbers_in(body: bytes) -> dict[str, int]:
+    """What the data of a node says; ValueError if it is none, or not even empty."""
+    if body.startswith(_NULL):
+        raise ValueError("there are no numbers in null")
+    return parse_limits(body[4:-68])
 
 
 def _buffer(data: bytes) -> bytes:

@@ -5,6 +5,7 @@ import platform
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from types import FrameType
 
@@ -23,18 +24,21 @@ KINDS: Sequence[Kind] = ("reference", "triokeeper")
 
 @attrs.frozen
 class Choice:
-    """Which rows are wanted: those with one of the words in their name, all if there are no words."""
+    """Which rows are wanted: those whose name is like one of the patterns, all if there are none."""
 
-    words: Sequence[str]
+    patterns: Sequence[str]
 
     def wants(self, row: Load | Figure) -> bool:
-        return not self.words or any(word.lower() in row.name.lower() for word in self.words)
+        return not self.patterns or any(fnmatch(row.name.lower(), like.lower()) for like in self.patterns)
 
 
 @click.command()
 @click.option("--quick", is_flag=True, help="A smoke of some seconds: everything runs, no figure means much.")
 @click.option(
-    "--workload", "words", multiple=True, help="Only rows with this text in their name; repeatable."
+    "--workload",
+    "patterns",
+    multiple=True,
+    help="Only this row, or rows like '*50x1' or '*znode*'; repeatable.",
 )
 @click.option("--rounds", type=click.IntRange(min=1), help="How often each server takes its turn.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the tables here, too.")
@@ -47,7 +51,7 @@ class Choice:
     help="Once: this server alone. Twice: the base, then the candidate; the same two show the noise.",
 )
 def main(
-    quick: bool, words: tuple[str, ...], rounds: int | None, output: Path | None, sides: Sequence[Kind]
+    quick: bool, patterns: tuple[str, ...], rounds: int | None, output: Path | None, sides: Sequence[Kind]
 ) -> None:
     """Run Triokeeper and the Java server in turns through the same loads and print the ratios."""
     signal.signal(signal.SIGTERM, _exit_in_order)
@@ -65,7 +69,7 @@ def main(
         raise click.ClickException("no server to measure")
     report = ""
     try:
-        for report in reports(sides, Choice(words), plan):
+        for report in reports(sides, Choice(patterns), plan):
             if output is not None:  # after every round: a bench takes long, and may be cut short
                 output.write_text(report + "\n")
     except ServerFailed as failed:
@@ -94,6 +98,8 @@ def reports(sides: Sequence[Kind], choice: Choice, plan: Plan) -> Iterator[str]:
     loads = [load for load in LOADS if choice.wants(load)]
     of_one_life = [figure for figure in (COLD_START, IDLE_RSS, LOADED_RSS) if choice.wants(figure)]
     of_sizes = [figure for figure in figures_of_sizes(plan) if choice.wants(figure)]
+    if not (loads or of_one_life or of_sizes):
+        raise click.ClickException("--workload: there is no such row")
     measured: list[list[Round]] = [[] for _ in sides]
     for number in range(1, plan.rounds + 1):
         click.echo(f"round {number} of {plan.rounds}", err=True)

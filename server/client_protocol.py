@@ -16,7 +16,8 @@ reply is one concatenation, and all replies of a batch leave in one send. A getD
 about 1 us from frame to reply, a setData 9 us (without the log).
 
 Bounds: a frame is at most jute.maxbuffer; a connection whose client does not read its replies is not read
-from (OUT_PAUSE_BYTES), and is cut off when events, which nobody can hold back, pile up beyond
+from (OUT_PAUSE_BYTES), nor is one where the reads behind a write will come to as much when that is done; it
+is cut off when events, which nobody can hold back, pile up beyond
 EVENTS_MAX_BYTES.
 """
 
@@ -146,6 +147,7 @@ class ClientConnection:
         "closes_after_flush",
         "established_ms",
         "event_bytes",
+        "expected_bytes",
         "fifo",
         "handle",
         "has_read_only_flag",
@@ -196,6 +198,7 @@ class ClientConnection:
         self.is_cut_off = False  # to be closed whatever the client has not taken yet
         self.is_paused = False
         self.fifo: deque[_Waiting | None] = deque()
+        self.expected_bytes = 0  # of replies to the reads in fifo, about; forgotten when it is empty
         self._tail = bytearray()
         self._needed_bytes = 4
         self._needs_auth = self._lacks_enforced_scheme()
@@ -311,6 +314,9 @@ class ClientConnection:
             self._submit(xid, op, body)
         elif op == _PING or op in READS:
             self._wait_in_order(xid, op, body)
+            self.expected_bytes += self.pipeline.likely_reply_bytes(op, body)
+            if self.expected_bytes > OUT_PAUSE_BYTES:
+                self.pause()
         elif op == CLOSE_SESSION:
             self.fifo.append(None)
             self.state = CLOSING
@@ -388,6 +394,8 @@ class ClientConnection:
         fifo.popleft()
         if fifo and fifo[0] is not None:
             self._serve_waiting()
+        if not fifo:
+            self.expected_bytes = 0
         if self.is_paused and self._may_resume():
             self.pipeline.resumable.append(self)
 
@@ -415,7 +423,7 @@ class ClientConnection:
     def _may_resume(self) -> bool:
         if self.out_bytes > OUT_PAUSE_BYTES:
             return False
-        return not self.fifo or not self.pipeline.is_congested
+        return not self.fifo or (self.expected_bytes <= OUT_PAUSE_BYTES and not self.pipeline.is_congested)
 
     # -- the beginning of a conversation
 

@@ -18,6 +18,7 @@ import attrs
 import structlog
 
 from jute.errors import ZkError
+from jute.opcodes import OpCode
 from server.acls import AccessRules
 from server.apply_txn import apply_txn
 from server.client_protocol import CLOSED, ClientConnection
@@ -34,6 +35,13 @@ from server.watches import Watches
 log = structlog.get_logger()
 
 OUTSTANDING_BYTES_MAX = 64 << 20
+
+_GET_DATA = int(OpCode.GET_DATA)
+_MULTI_READ = int(OpCode.MULTI_READ)
+_LONG_READS = frozenset({_GET_DATA, int(OpCode.GET_CHILDREN), int(OpCode.GET_CHILDREN2)})
+_SHORT_REPLY_BYTES = 100
+_CHILD_NAME_BYTES = 20
+_UNKNOWN_REPLY_BYTES = 1 << 20
 
 
 class TxnSink(Protocol):
@@ -114,6 +122,20 @@ class Pipeline:
         return (
             self.outstanding > self.limits.outstanding_max or self.outstanding_bytes > OUTSTANDING_BYTES_MAX
         )
+
+    def likely_reply_bytes(self, op: int, body: bytes) -> int:
+        """About how much a read will be answered with that has to wait for writes in flight."""
+        if op == _MULTI_READ:
+            return _UNKNOWN_REPLY_BYTES
+        if op not in _LONG_READS:
+            return _SHORT_REPLY_BYTES + len(body)
+        path = body[4:-1]  # between its length and the watch flag
+        pending = self.preparer.pending.get(path)
+        if op == _GET_DATA:
+            node = self.tree.bodies.get(path, b"") if pending is None else pending.body
+            return _SHORT_REPLY_BYTES + len(node or b"")
+        children = self.tree.children_count(path) if pending is None else pending.children
+        return _SHORT_REPLY_BYTES + _CHILD_NAME_BYTES * children
 
     def submit(self, connection: ClientConnection, xid: int, op: int, body: bytes) -> None:
         """A client's write. Raises DecodeError, and does nothing, if its body makes no sense."""

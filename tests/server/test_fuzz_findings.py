@@ -35,6 +35,7 @@ from jute.record import encode
 from server.acls import ENTRIES_MAX, IDS_MAX, AccessRules, AclVector
 from server.client_fronts import FrontLimits, Peer, PlainFront, StreamFront
 from server.client_protocol import CLOSED, EVENTS_MAX_BYTES
+from server.clock import SystemClock
 from server.server_stats import NamespaceSummaries
 from tests.server.one_server import Client, OneServer
 
@@ -199,7 +200,7 @@ class Stage:
 
     def __init__(self, listener: socket.socket) -> None:
         self.server = OneServer()
-        self.front = PlainFront(self.server.pipeline, FrontLimits())
+        self.front = PlainFront(self.server.pipeline, FrontLimits(), SystemClock())
         self.front._listener, self.front._listener_fd = listener, listener.fileno()
         self.front.poll.register(listener, select.EPOLLIN)
         self.writer = self.server.connect()
@@ -298,7 +299,7 @@ def frames_of(data: bytes) -> list[bytes]:
 async def test_a_stream_that_takes_nothing_is_let_go(autojump_clock: MockClock) -> None:
     """Its task is stuck in a send: to close the conversation has to end that too."""
     server = OneServer()
-    front = StreamFront(server.pipeline, FrontLimits())
+    front = StreamFront(server.pipeline, FrontLimits(), SystemClock())
     client, server_end = lockstep_stream_pair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(front.serve, server_end, "127.0.0.1", 1)
@@ -314,7 +315,7 @@ async def test_a_stream_that_takes_nothing_is_let_go(autojump_clock: MockClock) 
 
 async def test_a_stream_that_breaks_ends_its_own_conversation_alone() -> None:
     server = OneServer()
-    front = StreamFront(server.pipeline, FrontLimits())
+    front = StreamFront(server.pipeline, FrontLimits(), SystemClock())
     _, server_end = memory_stream_pair()
 
     async def broken(max_bytes: int | None = None) -> bytes:
@@ -323,6 +324,35 @@ async def test_a_stream_that_breaks_ends_its_own_conversation_alone() -> None:
     server_end.receive_some = broken  # type: ignore[method-assign]
     await front.serve(server_end, "127.0.0.1", 1)
     assert not front.peers
+
+
+def test_reads_behind_a_write_are_taken_no_further_than_their_replies_may_pile_up() -> None:
+    """All of them are answered in the moment the write is done, and the client may not be reading."""
+    server = OneServer()
+    client = server.connect()
+    create(client, "/big")
+    client.send(1, OpCode.SET_DATA, encode(SetDataRequest("/big", bytes(500_000), -1)))
+    for xid in range(2, 100):
+        client.send(xid, OpCode.GET_DATA, encode(GetDataRequest("/big", False)))
+    assert client.connection.is_paused
+    assert server.pipeline.queued_reads == 3
+    server.settle()
+    heard = [unpack_from(">i", frame)[0] for frame in client.frames()]
+    while client.connection.out:
+        heard += [unpack_from(">i", frame)[0] for frame in client.frames()]
+    assert heard == list(range(1, 100))
+    assert not client.connection.is_paused
+
+
+def test_many_small_reads_behind_a_write_do_not_stop_a_client() -> None:
+    server = OneServer()
+    client = server.connect()
+    client.send(1, OpCode.SET_DATA, encode(SetDataRequest("/", b"x", -1)))
+    for xid in range(2, 500):
+        client.send(xid, OpCode.GET_DATA, encode(GetDataRequest("/", False)))
+    assert not client.connection.is_paused
+    server.settle()
+    assert len(client.frames()) == 499
 
 
 def test_watches_set_by_the_request_that_overruns_its_client_go_with_it() -> None:

@@ -155,8 +155,8 @@ class Side:
             self._hang_up(slot)
 
     def _hang_up(self, slot: int) -> None:
-        """The server must know before the next step: its session may come back in another connection, which the
-        reference may then forget along with the old one.
+        """The server must know before the next step: its session may come back in another connection, which
+        the reference could then forget along with the old one.
         """
         connection = self.slots[slot]
         if connection is not None:

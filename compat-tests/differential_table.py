@@ -21,27 +21,36 @@ from typing import Final
 
 import attrs
 from differential_steps import Op
-from differential_values import OPEN_ACL
+from differential_values import OPEN_ACL, WIDE_ID
 from raw_client import wire_buffer, wire_int, wire_long, wire_string, wire_vector
 
 DIES: Final = "the server ends"
 
 _NOT_DELETE: Final = wire_vector([wire_int(31 & ~8) + wire_string("world") + wire_string("anyone")])
+_WIDE: Final = wire_vector(
+    wire_int(31) + wire_string(scheme) + wire_string(name)
+    for scheme, name in (("digest", WIDE_ID), ("world", "anyone"))
+)
 
 
 def _created(path: str, data: bytes | None = b"", *, acl: bytes = OPEN_ACL, flags: int = 0) -> bytes:
     return wire_string(path) + wire_buffer(data) + acl + wire_int(flags)
 
 
+def _multi(*operations: tuple[Op, bytes]) -> bytes:
+    parts = [wire_int(op) + b"\x00" + wire_int(-1) + body for op, body in operations]
+    return b"".join(parts) + wire_int(-1) + b"\x01" + wire_int(-1)
+
+
 @attrs.frozen
 class IntendedDifference:
-    """Requests of one client on fresh servers; the last is answered with different errors."""
+    """Requests of one client on fresh servers; the last is answered differently."""
 
     what: str
     why: str
     requests: tuple[tuple[Op, bytes], ...]
-    reference: int | str  # the error of the last reply, or DIES
-    triokeeper: int
+    reference: int | str | bytes  # the first error in the last reply, the id in an ACL, or DIES
+    triokeeper: int | bytes
 
 
 INTENDED: Final = (
@@ -62,6 +71,32 @@ INTENDED: Final = (
         ),
         reference=0,
         triokeeper=-102,
+    ),
+    IntendedDifference(
+        what="createContainer with the flags of an ephemeral",
+        why="A container is no ephemeral. To the reference it is one until it is applied, as an operation "
+        "behind it in the same multi shows: it can have no children, and closing the session deletes it.",
+        requests=(
+            (
+                Op.MULTI,
+                _multi(
+                    (Op.CREATE_CONTAINER, _created("/k", flags=1)),
+                    (Op.CREATE, _created("/k/a")),
+                ),
+            ),
+        ),
+        reference=-108,
+        triokeeper=0,
+    ),
+    IntendedDifference(
+        what="a character beyond the basic plane in an ACL of a multi",
+        why="The reference cannot read its own encoding of such characters, and so loses them.",
+        requests=(
+            (Op.MULTI, _multi((Op.CREATE, _created("/a", acl=_WIDE)))),
+            (Op.GET_ACL, wire_string("/a")),
+        ),
+        reference="\ufffd\ufffd:x".encode(),
+        triokeeper="\ud83d\ude00:x".encode("utf-8", "surrogatepass"),
     ),
     IntendedDifference(
         what="createTTL with flags that mean no time to live and a negative one",

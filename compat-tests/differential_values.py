@@ -96,6 +96,8 @@ _STATS_TEXTS: Final = (
     b"b=1,a=2,count=0",
 )
 
+WIDE_ID: Final = "\U0001f600:x".encode()  # inside a multi a known difference
+
 _ACL_ENTRIES: Final[Sequence[tuple[str | None, str | bytes | None]]] = (
     ("world", "anyone"),
     ("world", "anyone"),
@@ -112,7 +114,7 @@ _ACL_ENTRIES: Final[Sequence[tuple[str | None, str | bytes | None]]] = (
     ("digest", ""),
     ("digest", None),
     ("digest", "u:line\nbreak:x"),
-    ("digest", "\U0001f600:x"),
+    ("digest", WIDE_ID),
     ("digest", b"\xff:x\xc3"),
     ("ip", "127.0.0.1"),
     ("ip", "127.0.0.0/8"),

@@ -124,7 +124,7 @@ class Writer:
 
     def _send(self, count: int) -> None:
         assert self._client is not None
-        requests = []
+        requests: list[Request] = []
         while len(requests) < count and self._ahead.session_id:
             write = self._draw()
             requests.append(self._request(write))

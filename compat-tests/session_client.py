@@ -150,11 +150,17 @@ def add_digest_auth(user_and_password: str) -> Request:
 
 def read_stat(reader: Reader) -> Stat:
     return Stat(
-        *(reader.read_long() for _ in range(4)),
-        *(reader.read_int() for _ in range(3)),
-        reader.read_long(),
-        *(reader.read_int() for _ in range(2)),
-        reader.read_long(),
+        czxid=reader.read_long(),
+        mzxid=reader.read_long(),
+        ctime_ms=reader.read_long(),
+        mtime_ms=reader.read_long(),
+        version=reader.read_int(),
+        cversion=reader.read_int(),
+        aversion=reader.read_int(),
+        owner=reader.read_long(),
+        data_length=reader.read_int(),
+        children=reader.read_int(),
+        pzxid=reader.read_long(),
     )
 
 
@@ -175,7 +181,7 @@ def read_acl(reader: Reader) -> Acl:
 
 def read_multi_errors(reader: Reader) -> list[int]:
     """The error of each operation, all of them 0 if the multi succeeded."""
-    errors = []
+    errors: list[int] = []
     while True:
         op, is_end, err = reader.read_int(), reader.read_bool(), reader.read_int()
         if is_end:

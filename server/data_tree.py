@@ -51,7 +51,9 @@ NODE_CHILDREN_CHANGED: Final = int(EventType.NODE_CHILDREN_CHANGED)
 CREATES_MAX: Final = 0x7FFFFFFF  # where the count of created children sticks
 
 _MASK64: Final = (1 << 64) - 1
-_CHILD_LISTS_CACHED_BYTES_MAX: Final = 16 << 20
+_NO_CHILDREN: Final = _INT.pack(0)
+_CHILD_LISTS_BYTES_MAX: Final = 16 << 20
+_CHILD_LIST_OVERHEAD_BYTES: Final = 150  # of an object and its place in a dictionary
 
 
 def wrap32(value: int) -> int:
@@ -218,17 +220,20 @@ class DataTree:
         return encoded if encoded is not None else self._encode_children(path)
 
     def _encode_children(self, path: bytes) -> bytes:
-        kids = self.children.get(path, ())
+        kids = self.children.get(path)
+        if kids is None:
+            return _NO_CHILDREN  # not kept: most nodes are leaves
         skip = 1 if path == ROOT else len(path) + 1
         pack = _INT.pack
         parts = [pack(len(kids))]
         for child in kids:
             parts += (pack(len(child) - skip), child[skip:])
         encoded = b"".join(parts)
-        self._child_lists_bytes += len(encoded)
-        if self._child_lists_bytes > _CHILD_LISTS_CACHED_BYTES_MAX:
+        cost_bytes = len(encoded) + _CHILD_LIST_OVERHEAD_BYTES
+        self._child_lists_bytes += cost_bytes
+        if self._child_lists_bytes > _CHILD_LISTS_BYTES_MAX:
             self._child_lists.clear()
-            self._child_lists_bytes = len(encoded)
+            self._child_lists_bytes = cost_bytes
         self._child_lists[path] = encoded
         return encoded
 

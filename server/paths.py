@@ -6,6 +6,7 @@ for the few texts that are not plain ASCII; both happen here.
 """
 
 import re
+from collections.abc import Iterator
 
 from jute.errors import BadArguments
 from jute.primitives import decode_ustring, encode_ustring
@@ -54,10 +55,9 @@ def split_for_write(path: bytes) -> bytes:
     return parent_of(path)
 
 
-def ancestors_or_self(path: bytes) -> list[bytes]:
+def ancestors_or_self(path: bytes) -> Iterator[bytes]:
     """The path and everything above it, nearest first, ending with the root."""
-    found = [path]
+    yield path
     while path != ROOT and b"/" in path:
         path = parent_of(path)
-        found.append(path)
-    return found
+        yield path

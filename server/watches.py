@@ -218,9 +218,21 @@ class Watches:
         return merged
 
     def count(self) -> int:
-        """Watches of both kinds, for mntr."""
-        tables = (self.data_once, self.child_once, self.persistent, self.persistent, self.recursive)
-        return sum(len(watchers) for table in tables for watchers in table.values())
+        """For mntr, as the original counts: who watches which node, and who watches which node's children."""
+        of_data = _count_distinct(self.data_once, self.persistent, self.recursive)
+        return of_data + _count_distinct(self.child_once, self.persistent)
+
+
+def _count_distinct(most: Table, *others: Table) -> int:
+    """How many pairs of path and watcher there are in several tables, of which the first is the largest."""
+    count = sum(map(len, most.values()))
+    for path in set().union(*others):
+        once = most.get(path, {})
+        everyone = once
+        for table in others:
+            everyone = everyone | table.get(path, {})
+        count += len(everyone) - len(once)
+    return count
 
 
 def _count_nothing(event: int, watchers: int) -> None:

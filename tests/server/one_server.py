@@ -64,9 +64,13 @@ class OneServer:
         self.pipeline.begin_batch(self.pipeline.now_ms + ms, self.pipeline.wall_ms + ms)
         self.pipeline.expire_sessions()
 
-    def connect(self, *, timeout_ms: int = 10_000, address: str = "127.0.0.1") -> "Client":
+    def connect(
+        self, *, timeout_ms: int = 10_000, address: str = "127.0.0.1", session_of: "Client | None" = None
+    ) -> "Client":
+        """A client with a session: a new one, or that of another client."""
         client = Client(self, address)
-        client.send_raw(encode(ConnectRequest(0, 0, timeout_ms, 0, bytes(16))) + b"\x00")
+        session_id, password = (session_of.session_id, session_of.password) if session_of else (0, bytes(16))
+        client.send_raw(encode(ConnectRequest(0, 0, timeout_ms, session_id, password)) + b"\x00")
         self.settle()
         client.read_handshake()
         return client

@@ -27,7 +27,8 @@ Entry = tuple[int, str, str]  # perms, scheme, id
 ENTRIES_MAX = 1000  # of an ACL
 IDS_MAX = 100  # of a connection
 ID_CHARACTERS_MAX = 64 << 10  # of all of them
-_REMEMBERED_BYTES_MAX = 1024
+_ADDRESS_CHARACTERS_MAX = 1024  # zeros may lead any number, so none is too long to be an address
+_SHORT_ACL_BYTES_MAX = 1024
 
 
 @record
@@ -62,15 +63,18 @@ class _StoredAclVector:
 
 def entries_of(acl: bytes) -> tuple[Entry, ...]:
     """The entries of a stored ACL."""
-    # Ordinary ACLs are short; others must not fill the memory of past answers.
-    return _entries_of(acl) if len(acl) <= _REMEMBERED_BYTES_MAX else _entries_of.__wrapped__(acl)
+    return _entries_of_short(acl) if len(acl) <= _SHORT_ACL_BYTES_MAX else _entries_of_long(acl)
 
 
-@functools.lru_cache(maxsize=4096)
-def _entries_of(acl: bytes) -> tuple[Entry, ...]:
+def _decode_entries(acl: bytes) -> tuple[Entry, ...]:
     """Null members cannot be stored, except in files we did not write."""
     stored, _ = decode(_StoredAclVector, acl, limit=len(acl))
     return tuple((a.perms, _stored_text(a.scheme), _stored_text(a.id)) for a in stored.acl or ())
+
+
+# Ordinary ACLs are short; of the others, few are remembered, for they take memory.
+_entries_of_short = functools.lru_cache(maxsize=4096)(_decode_entries)
+_entries_of_long = functools.lru_cache(maxsize=8)(_decode_entries)
 
 
 def _stored_text(stored: bytes | None) -> str:
@@ -149,7 +153,7 @@ class IpScheme(Scheme):
     """An address, or a network as address/bits; IPv4 and IPv6 never match each other."""
 
     def is_valid(self, name: str) -> bool:
-        return _network(name) is not None
+        return len(name) <= _ADDRESS_CHARACTERS_MAX and _network(name) is not None
 
     def matches(self, proven: str, name: str) -> bool:
         # Whole addresses are short; others, padded with zeros, must not fill the memory of past answers.

@@ -148,6 +148,13 @@ def test_an_acl_has_a_bounded_number_of_entries() -> None:
     assert rules.fix_up(encode(AclVector(entries[:ENTRIES_MAX] * 2)), ()) == largest
 
 
+def test_an_address_has_a_bounded_length() -> None:
+    """One of a megabyte, most of it zeros, would be read with every access."""
+    address = Acl(1, Id("ip", "1.2.3.4/" + "0" * 100_000 + "8"))
+    with pytest.raises(InvalidAcl):
+        AccessRules().fix_up(encode(AclVector((address,))), ())
+
+
 def test_a_client_proves_a_bounded_number_of_ids() -> None:
     client = OneServer().connect()
     answers = [

@@ -27,7 +27,7 @@ Entry = tuple[int, str, str]  # perms, scheme, id
 ENTRIES_MAX = 1000  # of an ACL
 IDS_MAX = 100  # of a connection
 ID_CHARACTERS_MAX = 64 << 10  # of all of them
-_ADDRESS_CHARACTERS_MAX = 1024  # zeros may lead any number, so none is too long to be an address
+_ADDRESS_CHARACTERS_MAX = 8192  # zeros may lead any number, so none is too long to be an address
 _SHORT_ACL_BYTES_MAX = 1024
 
 

@@ -50,6 +50,7 @@ NODE_CHILDREN_CHANGED: Final = int(EventType.NODE_CHILDREN_CHANGED)
 
 CREATES_MAX: Final = 0x7FFFFFFF  # where the count of created children sticks
 
+_LARGE_BODY_BYTES: Final = 16 << 10
 _MASK64: Final = (1 << 64) - 1
 _NO_CHILDREN: Final = _INT.pack(0)
 _CHILD_LISTS_BYTES_MAX: Final = 16 << 20
@@ -83,7 +84,10 @@ def with_children(body: bytes, creates: int, count: int, pzxid: int) -> bytes:
     cversion = 2 * creates - count
     if not -0x80000000 <= cversion <= 0x7FFFFFFF:
         cversion = wrap32(cversion)
-    return body[:-32] + _STAT_WITH_CHILDREN.pack(cversion, body[-28:-12], count, pzxid)
+    changed = _STAT_WITH_CHILDREN.pack(cversion, body[-28:-12], count, pzxid)
+    if len(body) > _LARGE_BODY_BYTES:
+        return b"".join((memoryview(body)[:-32], changed))  # one copy instead of two
+    return body[:-32] + changed
 
 
 def with_acl_version(body: bytes, version: int) -> bytes:
@@ -135,6 +139,9 @@ def node_digest(path: bytes, body: bytes, creates: int, hidden_owner: int = 0) -
         return 0
     name = b"" if path == ROOT else path
     tail = body[-28:-24] + _LONG.pack(hidden_owner) if hidden_owner else body[-28:-16]
+    if len(body) > _LARGE_BODY_BYTES:  # where a copy costs more than three calls
+        beginning = crc32(memoryview(body)[4:-52], crc32(name))
+        return crc32(b"".join((body[-8:], body[-52:-32], _INT.pack(creates), tail)), beginning)
     return crc32(b"".join((name, body[4:-52], body[-8:], body[-52:-32], _INT.pack(creates), tail)))
 
 
@@ -194,6 +201,8 @@ class DataTree:
             table.clear()
         self._child_lists: dict[bytes, bytes] = {}
         self._child_lists_bytes = 0
+        self._counts: dict[bytes, int] = {}
+        self._counted_zxid = 0
         self._acl_names: dict[bytes, bytes] = {}
         self.data_bytes = 0
         self.quotas.clear()
@@ -238,8 +247,16 @@ class DataTree:
         return encoded
 
     def descendants_count(self, path: bytes) -> int:
-        """How many nodes lie below this one."""
-        return len(self.bodies) - 1 if path == ROOT else len(self._below(path))
+        """How many nodes lie below this one; counted once, however often it is asked between two changes."""
+        if path == ROOT:
+            return len(self.bodies) - 1
+        if self._counted_zxid != self.last_zxid:
+            self._counted_zxid = self.last_zxid
+            self._counts.clear()
+        count = self._counts.get(path)
+        if count is None:
+            count = self._counts[path] = len(self._below(path))
+        return count
 
     def _below(self, path: bytes) -> list[bytes]:
         """Every node below this one, parents first."""

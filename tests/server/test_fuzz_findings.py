@@ -10,6 +10,7 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
 from struct import pack, unpack_from
+from zlib import crc32
 
 import pytest
 import structlog
@@ -36,6 +37,7 @@ from server.acls import ENTRIES_MAX, IDS_MAX, AccessRules, AclVector
 from server.client_fronts import FrontLimits, Peer, PlainFront, StreamFront
 from server.client_protocol import CLOSED, EVENTS_MAX_BYTES
 from server.clock import SystemClock
+from server.data_tree import node_digest
 from server.server_stats import NamespaceSummaries
 from tests.server.one_server import Client, OneServer
 
@@ -410,6 +412,43 @@ def test_what_a_client_chose_is_logged_in_part() -> None:
     with structlog.testing.capture_logs() as logged:
         client.send(-4, OpCode.AUTH, encode(AuthPacket(0, "s" * 1_000_000, b"")))
     assert len(str(logged)) < 500
+
+
+# -- large nodes and trees
+
+
+def test_a_large_node_has_the_digest_that_its_bytes_give() -> None:
+    """It is computed without copying the node, in three steps."""
+    server = OneServer()
+    client = server.connect()
+    create(client, "/p", bytes(range(250)) * 4000)
+    for n in range(3):
+        create(client, f"/p/{n}")
+    client.ask(OpCode.SET_DATA, SetDataRequest("/p", bytes(17_000), -1))
+    client.ask(OpCode.DELETE, DeleteRequest("/p/1", -1))
+    body = server.tree.bodies[b"/p"]
+    fields = (b"/p", body[4:-52], body[-8:], body[-52:-32], pack(">i", 3), body[-28:-16])
+    assert node_digest(b"/p", body, 3) == crc32(b"".join(fields))
+    assert server.tree.digest == server.tree.compute_digest()
+    assert unpack_from(">i", body, len(body) - 12)[0] == 2
+
+
+def test_a_subtree_is_counted_anew_after_every_change_and_only_then() -> None:
+    server = OneServer()
+    client = server.connect()
+    for path in ("/p", "/p/a", "/p/a/b"):
+        create(client, path)
+
+    def count() -> int:
+        (number,) = unpack_from(">i", client.ask(OpCode.GET_ALL_CHILDREN_NUMBER, pack(">i", 2) + b"/p")[2])
+        return int(number)
+
+    assert count() == 2
+    server.tree.children[b"/p/a"][b"/p/a/c"] = None  # behind its back
+    assert count() == 2
+    del server.tree.children[b"/p/a"][b"/p/a/c"]
+    create(client, "/p/c")
+    assert count() == 3
 
 
 # -- counting

@@ -130,7 +130,7 @@ class Requests:
     def _spoilt(self, draft: Draft) -> Draft:
         """Now and then a body that is cut off, too long, or has one byte changed."""
         roll = self.values.rng.random()
-        if roll > 0.07 or draft.op in (Op.AUTH, Op.SASL):
+        if roll > 0.07 or draft.op in (Op.AUTH, Op.SASL) or len(draft.body) > _FRAME_BYTES_MAX // 2:
             return draft
         if roll > 0.04 and draft.body:
             size = self.values.rng.randrange(len(draft.body))

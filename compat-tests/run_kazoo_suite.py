@@ -97,12 +97,14 @@ def table(verdict: Verdict) -> Iterable[str]:
 
 
 def record_apache() -> None:
-    """Run everything against Apache ZooKeeper and write down what passes."""
-    results = run_suite("reference", servers=RECORD_SERVERS)
-    names = sorted(name for name, outcome in results.items() if outcome == "passed")
+    """Run everything against Apache ZooKeeper and write down what passes, at the second try if need be."""
+    first = run_suite("reference", servers=RECORD_SERVERS)
+    failed = sorted(name for name, outcome in first.items() if outcome == "failed")
+    second = run_suite("reference", servers=RECORD_SERVERS, tests=failed) if failed else {}
+    names = sorted(name for name in first if "passed" in (first[name], second.get(name)))
     head = "# Tests of Kazoo 2.11.0 that pass on Apache ZooKeeper 3.9.5, by run_kazoo_suite.py --record\n"
     RECORD.write_text(head + "".join(f"{name}\n" for name in names))
-    click.echo(f"{len(names)} tests pass on Apache ZooKeeper, of {len(results)}")
+    click.echo(f"{len(names)} tests pass on Apache ZooKeeper, of {len(first)}")
 
 
 @click.command(help=__doc__)

@@ -490,7 +490,9 @@ class DataTree:
         return list(self.session_timeouts_ms.items())
 
     def snapshot_acls(self) -> list[tuple[int, bytes]]:
-        self._acl_ids = {acl: number for number, acl in enumerate(sorted(set(self.acls.values())), start=1)}
+        """The ACLs in use, numbered from 1, and one that stands in for those that come too late."""
+        in_use = sorted({CLOSED_ACL, *self.acls.values()})
+        self._acl_ids = {acl: number for number, acl in enumerate(in_use, start=1)}
         return [(number, acl) for acl, number in self._acl_ids.items()]
 
     def snapshot_nodes(self) -> Iterator[tuple[bytes, bytes, int, bytes]]:
@@ -498,11 +500,12 @@ class DataTree:
 
         A node that is gone at its turn is left out with everything below it, even if it comes back before its
         children's turn: a child must not stand in a snapshot without its parent, and the log, replayed over
-        the snapshot, creates both. An ACL that appeared after snapshot_acls gets a number nobody knows; the
-        log brings that ACL too.
+        the snapshot, creates both. A node whose ACL appeared after snapshot_acls is closed to everyone until
+        the log brings that ACL: Apache does not start from a snapshot that names an ACL it does not hold.
         """
         skipped: set[bytes] = set()
         ids, bodies, creates, owners, acls = self._acl_ids, self.bodies, self.creates, self.owners, self.acls
+        stand_in = ids[CLOSED_ACL]
         for path in list(bodies):
             body = bodies.get(path)
             if body is None or (skipped and path != ROOT and parent_of(path) in skipped):
@@ -512,7 +515,7 @@ class DataTree:
             yield (
                 path,
                 body[:-STAT_BYTES],
-                -1 if acl is None else ids.setdefault(acl, len(ids) + 1),
+                -1 if acl is None else ids.get(acl, stand_in),
                 persisted_stat(body, creates.get(path, 0), owners.get(path)),
             )
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 import structlog
 
 from jute.zxid import format_zxid
-from server.acls import CLOSED_ACL
 from server.apply_txn import apply_txn
 from server.data_tree import DataTree
 from server.txns import decode_txn
@@ -28,7 +27,6 @@ class StoredTree:
         self.digest_mismatches = 0
         self._digests = digests
         self._snapshot_digest: tuple[int, int] | None = None  # zxid and digest to be met on the way
-        self._stand_in_acl = 0
 
     # -- restoring
 
@@ -91,23 +89,10 @@ class StoredTree:
         return self.tree.snapshot_sessions()
 
     def snapshot_acls(self) -> list[tuple[int, bytes]]:
-        """The ACLs in use, numbered from 1, and one that stands in for those that are still to come."""
-        acls = self.tree.snapshot_acls()
-        self._stand_in_acl = len(acls) + 1
-        return [*acls, (self._stand_in_acl, CLOSED_ACL)]
+        return self.tree.snapshot_acls()
 
     def snapshot_nodes(self) -> Iterator[tuple[bytes, bytes, int, bytes]]:
-        """Every node, with the number of an ACL that snapshot_acls has told.
-
-        Replaying the log gives a node whose ACL came later the right one, but Apache cannot replay anything
-        over a node whose number it does not know. Until then the stand-in lets nobody in.
-        """
-        stand_in = self._stand_in_acl
-        for node in self.tree.snapshot_nodes():
-            if node[2] > stand_in:
-                path, data, _, stat = node
-                node = (path, data, stand_in, stat)
-            yield node
+        return self.tree.snapshot_nodes()
 
     def snapshot_digest(self) -> tuple[int, int]:
         return self.tree.snapshot_digest()

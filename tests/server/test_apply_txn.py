@@ -2,15 +2,32 @@
 
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jute.errors import NodeExists, NoNode
+from server.acls import OPEN_ACL
 from server.apply_txn import apply_txn
-from server.data_tree import DataTree
-from server.txns import Txn, decode_txn
+from server.data_tree import DataTree, NoTriggers
+from server.txns import (
+    CLOSE_SESSION,
+    CREATE,
+    CREATE2,
+    CREATE_SESSION,
+    DELETE,
+    ERROR,
+    MULTI,
+    SET_ACL,
+    SET_DATA,
+    Txn,
+    decode_txn,
+)
 from tests.server.busy_server import BusyServer
 from tests.server.request_strategies import Step, write_steps
-from tests.server.tree_checks import assert_same, assert_sound
+from tests.server.tree_checks import assert_same, assert_sound, stat_of
+
+SESSION = 7
 
 Node = tuple[bytes, bytes, int, bytes]
 
@@ -86,3 +103,104 @@ def saved_under_load(
     server.settle()
     txns = map(decode_txn, server.sink.payloads)
     return server.tree, snapshot.restored(), [txn for txn in txns if txn.zxid > snapshot.zxid]
+
+
+def created(path: bytes, zxid: int, *, type_: int = CREATE, parent_cversion: int = -1) -> Txn:
+    return Txn(SESSION, 1, zxid, 1, type_, (path, b"\0\0\0\0", OPEN_ACL, 0, parent_cversion), None)
+
+
+def deleted(path: bytes, zxid: int) -> Txn:
+    return Txn(SESSION, 1, zxid, 1, DELETE, (path,), None)
+
+
+def test_a_node_that_came_back_is_not_saved_without_its_parent() -> None:
+    """Its parent was gone at its own turn: the log brings both."""
+    live = DataTree()
+    for zxid, path in enumerate([b"/p", b"/between", b"/p/c"], 1):
+        apply_txn(live, created(path, zxid))
+    snapshot = FuzzySnapshot(live)
+    snapshot.take(4)  # what always exists
+    meanwhile = [deleted(b"/p/c", 4), deleted(b"/p", 5)]
+    for txn in meanwhile:
+        apply_txn(live, txn)
+    snapshot.take(1)
+    meanwhile += [created(b"/p", 6), created(b"/p/c", 7)]
+    for txn in meanwhile[2:]:
+        apply_txn(live, txn)
+    restored = snapshot.restored()
+    assert b"/between" in restored.bodies
+    assert b"/p/c" not in restored.bodies
+    for txn in meanwhile:
+        apply_txn(restored, txn)
+    assert_same(restored, live)
+
+
+@pytest.mark.parametrize("type_", [CREATE, CREATE2])
+def test_a_replayed_create_counts_where_the_parent_was_saved_before_it(type_: int) -> None:
+    """The child is there, in a later state of the tree than its parent."""
+    tree = DataTree()
+    apply_txn(tree, created(b"/p", 1))
+    apply_txn(tree, created(b"/p/c", 2, parent_cversion=1))
+    err, _ = apply_txn(tree, created(b"/p/c", 9, type_=type_, parent_cversion=3))
+    assert err == NodeExists.code
+    assert tree.creates[b"/p"] == 3
+    assert stat_of(tree, b"/p").pzxid == 9
+    assert tree.digest == tree.compute_digest()
+    apply_txn(tree, created(b"/p/c", 8, type_=type_, parent_cversion=2))
+    assert tree.creates[b"/p"] == 3
+    assert stat_of(tree, b"/p").pzxid == 9
+
+
+def test_a_multi_is_applied_whole_before_its_zxid_is_the_last() -> None:
+    """A snapshot named by a zxid must hold all up to it; and an error among the parts voids them all."""
+    tree = DataTree()
+    seen = []
+
+    class Watching(NoTriggers):
+        def trigger_data(self, path: bytes, event: int, zxid: int, acl: bytes) -> object:
+            seen.append((path, tree.last_zxid))
+            return None
+
+    tree.triggers = Watching()
+    parts = [(CREATE, (path, b"\0\0\0\0", OPEN_ACL, 0, -1)) for path in (b"/a", b"/a/b")]
+    apply_txn(tree, Txn(SESSION, 1, 5, 1, MULTI, parts, None))
+    assert seen == [(b"/a", 0), (b"/a/b", 0)]
+    assert tree.last_zxid == 5
+
+    apply_txn(tree, Txn(SESSION, 1, 6, 1, MULTI, [(DELETE, (b"/a/b",)), (ERROR, (-101,))], None))
+    assert b"/a/b" in tree.bodies
+    assert tree.last_zxid == 6
+
+
+def test_the_last_zxid_never_goes_back() -> None:
+    """Replaying older transactions over a newer snapshot leaves its zxid."""
+    tree = DataTree()
+    apply_txn(tree, created(b"/a", 9))
+    apply_txn(tree, created(b"/b", 3))
+    assert tree.last_zxid == 9
+
+
+@pytest.mark.parametrize("type_", [SET_DATA, DELETE, SET_ACL])
+def test_changing_what_is_gone_is_an_answer_not_an_accident(type_: int) -> None:
+    """In a replay it is expected; nothing but the parent's pzxid changes."""
+    tree = DataTree()
+    before = dict(tree.bodies)
+    args = (b"/gone",) if type_ == DELETE else (b"/gone", b"\0\0\0\0", 1)
+    err, body = apply_txn(tree, Txn(SESSION, 1, 4, 1, type_, args, None))
+    assert (err, body) == (NoNode.code, b"")
+    assert before.keys() == tree.bodies.keys()
+    assert tree.digest == tree.compute_digest()
+
+
+def test_a_closed_session_takes_what_its_transaction_names_and_what_it_owns() -> None:
+    """Named ones first; what is already gone does not stop it."""
+    tree = DataTree()
+    apply_txn(tree, Txn(SESSION, 1, 1, 1, CREATE_SESSION, (4000,), None))
+    for zxid, path in enumerate([b"/a", b"/b", b"/c"], 2):
+        apply_txn(tree, Txn(SESSION, 1, zxid, 1, CREATE, (path, b"\0\0\0\0", OPEN_ACL, SESSION, -1), None))
+    apply_txn(tree, Txn(SESSION, 1, 9, 1, CLOSE_SESSION, ([b"/gone", b"/b", b"/missing/x"],), None))
+    assert tree.bodies.keys() == DataTree().bodies.keys()
+    assert tree.ephemerals == {}
+    assert tree.session_timeouts_ms == {}
+    assert stat_of(tree, b"/").pzxid == 9
+    assert_sound(tree)

@@ -111,14 +111,27 @@ def test_write_requests_parse_as_their_records_do(
     assert found == expected
 
 
-@settings(max_examples=100)
+@pytest.mark.parametrize("op", list(WRITE_RECORDS))
+@settings(max_examples=10)
+@given(data=st.data())
+def test_write_requests_may_end_anywhere(op: OpCode, data: st.DataObject) -> None:
+    """Every beginning of a request is refused, as by its record."""
+    whole = encode(data.draw(records(WRITE_RECORDS[op])))
+    for length in range(len(whole)):
+        with pytest.raises(DecodeError):
+            args_by_records(op, whole[:length])
+        with pytest.raises(DecodeError):
+            parse_write(op, whole[:length])
+
+
+@settings(max_examples=40)
 @given(st.binary(max_size=6), st.binary(max_size=6), st.integers(-2, 8), SPOILING)
 def test_a_create_open_to_everyone_takes_the_short_cut_to_the_same_place(
     path: bytes, data: bytes, flags: int, spoiling: tuple[int, int, int]
 ) -> None:
-    """The short cut for the commonest ACL against the long way that opcode 19 takes."""
+    """The short cut for the commonest ACL against the long way that opcode 19 takes, wherever it ends."""
     whole = pack(">i", len(path)) + path + pack(">i", len(data)) + data + OPEN_ACL + pack(">i", flags)
-    for body in (whole, spoil(whole, *spoiling)):
+    for body in (whole, spoil(whole, *spoiling), *(whole[:length] for length in range(len(whole)))):
         results = []
         for op in (OpCode.CREATE, OpCode.CREATE_CONTAINER):
             try:

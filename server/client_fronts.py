@@ -10,6 +10,8 @@ own; it drives the same conversations over any Trio stream.
 """
 
 import errno
+import math
+import resource
 import select
 import socket
 from collections import Counter
@@ -31,6 +33,7 @@ _RECEIVE_BYTES: Final = 64 * 1024
 _ACCEPTS_PER_BATCH: Final = 256
 _EVENTS_PER_BATCH: Final = 1024
 _OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_RESERVED_FILES: Final = 32  # without one for the next log or snapshot the server would have to stop
 # Linux tells of what happened to a connection before it was accepted, and of a firewall that forbids it.
 _LOST_BEFORE_ACCEPTED: Final = (
     errno.ECONNRESET,
@@ -225,6 +228,7 @@ class PlainFront:
         self.to_flush: list[Peer] = []
         self._by_address: Counter[str] = Counter()
         self._is_accepting = True
+        self._files_max = _files_for_clients()
 
     @property
     def connections(self) -> Iterable[ClientConnection]:
@@ -280,18 +284,22 @@ class PlainFront:
             except OSError as failure:
                 self._accept_failed(failure)
                 return
+            if sock.fileno() >= self._files_max:
+                _reset(sock)
+                self._out_of_files("clients have all the files they may have")
+                return
             self._admit(sock, address)
 
     def _accept_failed(self, failure: OSError) -> None:
-        """Out of files or memory: stop accepting until a connection ends, instead of spinning."""
         if failure.errno in _LOST_BEFORE_ACCEPTED:
             return
         if failure.errno not in _OUT_OF_FILES:
             raise failure
-        log.error("accept_failed", reason=str(failure), remedy="raise the limit of open files (ulimit -n)")
-        self._pause_accepting()
+        self._out_of_files(str(failure))
 
-    def _pause_accepting(self) -> None:
+    def _out_of_files(self, reason: str) -> None:
+        """Stop accepting until a connection ends, instead of spinning."""
+        log.error("accept_failed", reason=reason, remedy="raise the limit of open files (ulimit -n)")
         self._is_accepting = False
         self.poll.modify(self._listener_fd, 0)
 
@@ -341,6 +349,12 @@ class PlainFront:
             self.drop(peer)
         self.poll.close()
         self._listener.close()
+
+
+def _files_for_clients() -> float:
+    """The number below which the files of clients stay."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return math.inf if limit == resource.RLIM_INFINITY else max(limit - _RESERVED_FILES, limit // 2)
 
 
 def _reset(sock: socket.socket) -> None:

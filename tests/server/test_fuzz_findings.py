@@ -4,6 +4,7 @@ The long way to look for more is compat-tests/fuzz.py, the short one test_protoc
 """
 
 import errno
+import math
 import select
 import socket
 import tracemalloc
@@ -391,6 +392,25 @@ def test_the_kernels_word_about_a_connection_nobody_accepted_is_no_reason_to_sto
     stage.front._accept_failed(OSError(errno.EPROTO, "Protocol error"))
     with pytest.raises(OSError, match="Bad file"):
         stage.front._accept_failed(OSError(errno.EBADF, "Bad file descriptor"))
+
+
+def test_clients_never_take_the_last_files(stage: Stage) -> None:
+    """Without one for the next log the server would have to stop; it goes on with whom it has instead."""
+    client, peer = stage.connect()
+    with client, socket.create_connection(stage.front._listener.getsockname()) as late:
+        stage.front._files_max = 0
+        stage.turn()
+        assert list(stage.front.peers.values()) == [peer]
+        with pytest.raises(ConnectionResetError):
+            late.recv(1)
+        with socket.create_connection(stage.front._listener.getsockname()) as later:
+            stage.turn()
+            assert list(stage.front.peers.values()) == [peer]
+            stage.front._files_max = math.inf
+            stage.front.drop(peer)
+            stage.turn()
+            (accepted,) = stage.front.peers.values()
+            assert accepted.sock.getpeername() == later.getsockname()
 
 
 # -- sessions

@@ -163,7 +163,7 @@ class Chaos:
 @pytest.mark.parametrize("seed", range(24))
 def test_nothing_is_left_of_clients_that_are_gone(seed: int) -> None:
     chaos = Chaos(seed)
-    for _ in range(1000):
+    for _ in range(3000):
         chaos.step()
     chaos.end()
     pipeline, tree = chaos.server.pipeline, chaos.server.tree

@@ -68,8 +68,9 @@ class Requests:
 
     def draw(self) -> Request:
         """Any request that leaves the connection open, as far as one can know."""
+        self.values.is_careful = self.values.chance(0.2)
         draft = self._weighted(self._makers())
-        return self._numbered(self._spoilt(draft))
+        return self._numbered(draft if self.values.is_careful else self._spoilt(draft))
 
     def draw_fatal(self) -> Request:
         """A request that the server is expected to answer by hanging up."""
@@ -115,8 +116,8 @@ class Requests:
             (10, self._multi),
             (3, self._multi_read),
             (1, self._reconfig),
-            (4, self._add_watch),
-            (3, self._check_or_remove_watches),
+            (5, self._add_watch),
+            (5, self._check_or_remove_watches),
             (2, self._set_watches),
             (2, self._set_watches2),
             (1, self._who_am_i),
@@ -212,7 +213,7 @@ class Requests:
         return self._data_set(path)
 
     def _delete(self) -> Draft:
-        path = self.values.path()
+        path = self.values.leaf_path()
         version = self.values.version(self.values.world.versions, path)
         return Draft(Op.DELETE, wire_string(path) + wire_int(version), f"delete({path!r}, {version})", path)
 
@@ -252,7 +253,8 @@ class Requests:
     # -- reads
 
     def _path_and_watch(self, op: Op) -> Draft:
-        path, watch = self.values.path(), self.values.one_of(_READ_BYTES)
+        watch = self.values.one_of(_READ_BYTES)
+        path = self.values.watch_path() if watch else self.values.path()
         return Draft(op, wire_string(path) + wire_byte(watch), f"{_name(op)}({path!r}, watch={watch})", path)
 
     def _exists(self) -> Draft:
@@ -293,12 +295,12 @@ class Requests:
     # -- watches
 
     def _add_watch(self) -> Draft:
-        path, mode = self.values.path(), self.values.one_of((0, 0, 1, 1, 1, 2, -1))
+        path, mode = self.values.watch_path(), self.values.one_of((0, 0, 1, 1, 1, 2, -1))
         return Draft(Op.ADD_WATCH, wire_string(path) + wire_int(mode), f"addWatch({path!r}, {mode})")
 
     def _check_or_remove_watches(self) -> Draft:
         op = self.values.one_of((Op.CHECK_WATCHES, Op.REMOVE_WATCHES))
-        path, kind = self.values.path(), self.values.one_of((1, 2, 3, 4, 5, 0, 6, -1))
+        path, kind = self.values.watched_path(), self.values.one_of((1, 2, 3, 3, 4, 5, 0, 6, -1))
         return Draft(op, wire_string(path) + wire_int(kind), f"{_name(op)}({path!r}, {kind})")
 
     def _set_watches(self) -> Draft:
@@ -324,10 +326,11 @@ class Requests:
     # -- several in one
 
     def _multi(self) -> Draft:
+        self.values.is_careful = self.values.chance(0.5)
         count = self.values.one_of((0, 1, 2, 2, 3, 3, 4, 6))
         drafts = [self._weighted(self._multi_makers()) for _ in range(count)]
         drafts = [draft for draft in drafts if WIDE_ID not in draft.body]
-        if self.values.chance(0.06):
+        if self.values.chance(0.06) and not self.values.is_careful:
             odd = (
                 self._get_data,
                 self._exists,
@@ -398,7 +401,7 @@ class Requests:
         values = self.values
         if values.chance(0.1):
             return self._credentials("ip", values.one_of((None, b"", b"10.0.0.1")))
-        return self._credentials("digest", SUPER if values.chance(0.05) else values.one_of(_CREDENTIALS))
+        return self._credentials("digest", SUPER if values.chance(0.15) else values.one_of(_CREDENTIALS))
 
     def _credentials(self, scheme: Text, data: bytes | None) -> Draft:
         kind = self.values.one_of((0, 0, 5, -1))

@@ -110,19 +110,19 @@ class Scenario:
         if slot not in self.world.session_of_slot:
             return self._connect(slot)
         roll = values.rng.random()
-        if roll < 0.03:
+        if roll < 0.015:
             return Send(slot, (self._requests.draw_fatal(),))
-        if roll < 0.04:
+        if roll < 0.018:
             return SendRaw(slot, self._bad_frame())
-        if roll < 0.05:
+        if roll < 0.022:
             return Drop(slot)
-        if roll < 0.06:
+        if roll < 0.03:
             return Probe(values.one_of(_WORDS + _BAD_BEGINNINGS))
-        if roll < 0.075:
+        if roll < 0.037:
             return self._connect(slot)
-        if roll < 0.09:
+        if roll < 0.044:
             return Send(slot, (self._requests.numbered(Op.CLOSE_SESSION, b"", "closeSession()"),))
-        if roll < 0.095:
+        if roll < 0.05:
             return Send(slot, (self._create_session(),))
         return self._send(slot)
 
@@ -143,7 +143,7 @@ class Scenario:
         requests = [request for request in requests if request not in racing] + racing[:1]
         if not self.profile.has_write_bursts:
             requests = [request for request in requests if request.op in _READS] or requests[:1]
-        elif not racing and self._values.chance(0.15):
+        elif not racing and self._values.chance(0.08):
             requests.append(self._requests.numbered(Op.CLOSE_SESSION, b"", "closeSession()"))
         return Send(slot, tuple(requests))
 

@@ -24,6 +24,7 @@ NAMES: Final = (b"a", b"b", b"c")
 SEQUENCE_PREFIXES: Final = (b"s-", b"")
 LIMITS, STATS = b"zookeeper_limits", b"zookeeper_stats"
 QUOTA: Final = b"/zookeeper/quota"
+_UNDELETABLE: Final = (b"/", b"/zookeeper", QUOTA, b"/zookeeper/config")
 
 _OK_ODD_NAMES: Final = ("...", ".a", "a.", "a b", "\u00e4", "\u00a0", "\uf900", "\uffef", "\u20ac", "%s")
 _BAD_NAMES: Final = (
@@ -63,6 +64,17 @@ _ODD_BYTES: Final = (
     b"\x00\x01/.a\x7f\x80\xbf\xc0\xc2\xc3\xdf\xe0\xa4\xed\x9f\xa0\xef\xbf\xbe\xf0\x90\xf4\x8f\xf5\xfe\xff"
 )
 
+_QUOTA_WAYS: Final = {
+    b"/a": (b"/a", QUOTA + b"/a"),
+    b"/b": (b"/b", QUOTA + b"/b"),
+    b"/a/b": (b"/a", b"/a/b", QUOTA + b"/a", QUOTA + b"/a/b"),
+}
+_HARD_LIMIT_TEXTS: Final = (
+    b"count=-1,bytes=-1=;byteHardLimit=60;countHardLimit=5",
+    b"countHardLimit=3",
+    b"byteHardLimit=20",
+    b"count=1,bytes=1=;byteHardLimit=1600;countHardLimit=6",
+)
 _LIMIT_TEXTS: Final = (
     b"count=3,bytes=10",
     b"count=-1,bytes=-1=;byteHardLimit=40;countHardLimit=4",
@@ -168,6 +180,8 @@ class Values:
 
     rng: random.Random
     world: World
+    is_careful: bool = False  # whether to draw only what is likely to succeed
+    watched: list[bytes] = attrs.field(factory=lambda: [b"/"])  # where watches were set lately
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
@@ -180,7 +194,7 @@ class Values:
     def path(self) -> bytes | None:
         """The path of a request that names a node: mostly one that exists."""
         roll = self.rng.random()
-        if roll < 0.66:
+        if roll < 0.66 or self.is_careful:
             return self.existing_path()
         if roll < 0.84:
             return self.plain_path()
@@ -190,6 +204,21 @@ class Values:
 
     def existing_path(self) -> bytes:
         return self.one_of(list(self.world.versions))
+
+    def leaf_path(self) -> bytes | None:
+        """A path to delete: if careful, of a node without children."""
+        parents = {path.rpartition(b"/")[0] for path in self.world.versions}
+        leaves = [path for path in self.world.versions if path not in parents and path not in _UNDELETABLE]
+        return self.one_of(leaves) if leaves and self.is_careful else self.path()
+
+    def watch_path(self) -> bytes | None:
+        """A path to watch: mostly one where something will happen."""
+        path = self.one_of((b"/", b"/a", b"/b", b"/k", b"/a/b")) if self.chance(0.4) else self.path()
+        self.watched = [*self.watched[-5:], path or b""]
+        return path
+
+    def watched_path(self) -> bytes | None:
+        return self.one_of(self.watched) if self.chance(0.7) else self.path()
 
     def plain_path(self) -> bytes:
         return b"".join(b"/" + self.one_of(NAMES) for _ in range(self.rng.randint(1, 3)))
@@ -212,12 +241,18 @@ class Values:
     def parent_path(self) -> bytes:
         """A node to create something below: mostly one that exists and is not deep."""
         parents = [path for path in self.world.versions if path.count(b"/") < 3 and b"/e" not in path]
-        if self.chance(0.05):
-            parents = list(self.world.versions)
+        ephemerals = [path for path in self.world.versions if b"/e" in path]
+        if ephemerals and self.chance(0.04) and not self.is_careful:
+            parents = ephemerals
+        elif self.chance(0.25):
+            parents = [path for path in parents if path.startswith((b"/a", b"/b"))] or parents
         parent = b"/" if self.chance(0.25) else self.one_of(parents)
         return b"" if parent == b"/" else parent
 
     def new_path(self) -> bytes | None:
+        if self.is_careful:
+            paths = [self.parent_path() + b"/" + name for name in NAMES]
+            return next((path for path in paths if path not in self.world.versions), paths[0])
         if self.chance(0.12):
             return self.path()
         if self.chance(0.04):
@@ -234,18 +269,22 @@ class Values:
         return self.one_of((b"/k", b"/k", b"/k2", b"/k/k"))
 
     def quota_path(self) -> bytes:
-        """The next node on the way to a quota, or one of its two leaves."""
+        """The next node that is missing for a quota, or any of those that make one."""
+        if self.chance(0.1):
+            return self.one_of(
+                (QUOTA + b"/" + STATS, QUOTA + b"X", QUOTA + b"X/" + LIMITS, QUOTA + b"/a/b/c")
+            )
         subject = self.one_of((b"/a", b"/a", b"/b", b"/a/b"))
-        leaf = self.one_of((b"", b"/" + LIMITS, b"/" + STATS))
-        odd = (QUOTA + b"/" + STATS, QUOTA + b"X", QUOTA + b"X/" + LIMITS, QUOTA + b"/a/b/c")
-        return self.one_of(odd) if self.chance(0.1) else QUOTA + subject + leaf
+        way = (*_QUOTA_WAYS[subject], QUOTA + subject + b"/" + LIMITS, QUOTA + subject + b"/" + STATS)
+        missing = [path for path in way if path not in self.world.versions]
+        return missing[0] if missing and self.chance(0.8) else self.one_of(way)
 
     # -- what nodes hold
 
     def data(self, path: bytes | None, *, is_new: bool) -> bytes | None:
         name = (path or b"").rpartition(b"/")[2]
         if name == LIMITS:
-            return self.one_of(_LIMIT_TEXTS)
+            return self.one_of(_LIMIT_TEXTS if self.chance(0.4) else _HARD_LIMIT_TEXTS)
         if name == STATS and not is_new:
             return self.one_of(_STATS_TEXTS)
         roll = self.rng.random()
@@ -255,7 +294,12 @@ class Values:
 
     def acl(self, path: bytes | None) -> bytes:
         """Mostly open; always where containers live, since who may delete them is a known difference."""
-        if self.chance(0.75) or (path or b"/").startswith((b"/k", b"//")) or path in (b"/", b""):
+        if (
+            self.is_careful
+            or self.chance(0.75)
+            or (path or b"/").startswith((b"/k", b"//"))
+            or path in (b"/", b"")
+        ):
             return OPEN_ACL
         roll = self.rng.random()
         if roll < 0.06:
@@ -273,10 +317,12 @@ class Values:
         if roll < 0.4:
             return -1
         current = known.get(path or b"", 0)
-        return (
-            current if roll < 0.8 else self.one_of((current + 1, current - 1, -2, 0, 1, 2**31 - 1, -(2**31)))
-        )
+        if roll < 0.8 or self.is_careful:
+            return current
+        return self.one_of((current + 1, current - 1, -2, 0, 1, 2**31 - 1, -(2**31)))
 
     def flags(self) -> int:
         """For creates that are neither sequential nor ephemeral on purpose."""
-        return 0 if self.chance(0.8) else self.one_of((0, 2, 4, 4, 5, 6, 7, -1, 8, 100, 2**31 - 1))
+        if self.is_careful or self.chance(0.8):
+            return 0
+        return self.one_of((0, 2, 4, 4, 5, 6, 7, -1, 8, 100, 2**31 - 1))

@@ -60,6 +60,10 @@ hooks: setup ## run make lint before every commit
 compat: setup ## stock clients and tools against this server and against Apache's
 	$(BIN)/python -m pytest compat-tests
 
+.PHONY: compat-differential
+compat-differential: setup ## the same random requests to this server and to Apache's: 20 seeds of 1000
+	$(BIN)/python compat-tests/differential.py --seeds 20 --ops 1000 $(ARGS)
+
 .PHONY: compat-kazoo
 compat-kazoo: setup ## Kazoo's own test suite against this server
 	$(BIN)/python compat-tests/run_kazoo_suite.py $(ARGS)

@@ -101,7 +101,6 @@ class Metrics:
     counter_sets: Mapping[str, Mapping[str, int]]
     summaries: Mapping[str, Summary]
     percentile_summaries: Mapping[str, PercentileSummary]
-    summary_sets: Mapping[str, Mapping[str, Summary]]
 
 
 @attrs.frozen(eq=False)
@@ -129,7 +128,6 @@ class MetricsReader:
             percentile_summaries=_in_order(
                 PERCENTILE_SUMMARIES, _percentile_summaries(stats), PercentileSummary()
             ),
-            summary_sets={"write_per_namespace": _by_name(stats.writes_by_namespace)},
         )
 
     def _gauges(self) -> dict[str, Number]:
@@ -302,9 +300,6 @@ def spelled(metrics: Metrics) -> Iterator[tuple[str, Number]]:
         values = percentile_summary.percentiles(_PERCENTILES.values())
         for prefix, value in zip(_PERCENTILES, values, strict=True):
             yield f"{prefix}_{name}", value
-    for name, members in metrics.summary_sets.items():
-        for key, summary in members.items():
-            yield from _spelled_summary(_member_name(key, name), summary)
 
 
 def _spelled_sets(sets: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, int]]:

@@ -29,7 +29,7 @@ from server.digest_history import INTERVAL as DIGEST_INTERVAL
 from server.digest_history import DigestHistory
 from server.prepare_txn import Preparer
 from server.server_stats import ServerStats
-from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, CREATES, SET_DATA, Txn
+from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, Txn
 from server.watches import Watches
 
 log = structlog.get_logger()
@@ -119,9 +119,8 @@ class Pipeline:
     @property
     def is_congested(self) -> bool:
         """Whether connections that have something in flight must wait with the rest."""
-        return (
-            self.outstanding > self.limits.outstanding_max or self.outstanding_bytes > OUTSTANDING_BYTES_MAX
-        )
+        in_flight = len(self.in_flight) + self.queued_reads
+        return in_flight > self.limits.outstanding_max or self.outstanding_bytes > OUTSTANDING_BYTES_MAX
 
     def likely_reply_bytes(self, op: int, body: bytes) -> int:
         """About how much a read will be answered with that has to wait for writes in flight."""
@@ -203,10 +202,7 @@ class Pipeline:
         self.outstanding_bytes -= frame_bytes
         if frame_bytes > self.limits.large_request_threshold_bytes >= 0:
             self.large_bytes -= frame_bytes
-        if txn.type == SET_DATA or txn.type in CREATES:
-            path, data = txn.args[:2]
-            self.stats.writes_by_namespace.add(path, len(path) + len(data) - 4)
-        elif txn.type == CLOSE_SESSION:
+        if txn.type == CLOSE_SESSION:
             self._session_closed(txn.session, connection)
         if connection is not None and connection.state != CLOSED:
             connection.write_committed(xid, op, txn.zxid, err, body, self.now_ms - started_ms)

@@ -21,26 +21,6 @@ _NAMESPACES_MAX = 1000
 _NAMESPACE_BYTES_MAX = 256
 
 
-class NamespaceSummaries(dict[bytes, Summary]):
-    """A summary for each namespace, that is, for each child of the root, by its name.
-
-    Only of the first _NAMESPACES_MAX, and none with a monstrous name: clients choose the names, and what they
-    once wrote to stays counted after the node is gone.
-    """
-
-    def add(self, path: bytes, number: int) -> None:
-        """Something happened to a node; the root itself belongs to no namespace."""
-        end = path.find(b"/", 1)
-        namespace = path[1:end] if end > 0 else path[1:]
-        if namespace:
-            summary = self.get(namespace)
-            if summary is None:
-                if len(self) >= _NAMESPACES_MAX or len(namespace) > _NAMESPACE_BYTES_MAX:
-                    return
-                summary = self[namespace] = Summary()
-            summary.add(number)
-
-
 @attrs.define
 class ServerStats:
     """Counters since the start, or since the word srst; times are in milliseconds."""
@@ -71,7 +51,6 @@ class ServerStats:
     throttled_ops: int = 0
     large_requests_rejected: int = 0
     commits: int = 0
-    writes_by_namespace: NamespaceSummaries = attrs.field(factory=NamespaceSummaries)  # path and data bytes
 
     # Watches
     watches_fired: int = 0

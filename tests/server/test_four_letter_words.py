@@ -393,10 +393,9 @@ def test_telegraf_takes_every_line_of_mntr() -> None:
     """One line that does not match, and Telegraf discards them all; so no name of a node may spoil one."""
     asked = make_server()
     for path in (b"/plain", b"/-dash/x", "/größe $1".encode()):
-        asked.server.pipeline.stats.writes_by_namespace.add(path, 5)
         asked.server.pipeline.tree.quotas.refusals[path.split(b"/")[1]] += 1
     lines = asked.ask(b"mntr").splitlines()
     telegraf = re.compile(r"^zk_(\w[\w.\-]*)\s+([\w.\-]+)", re.ASCII)
     assert [line for line in lines if not telegraf.match(line)] == []
-    assert "zk_cnt_plain_write_per_namespace\t1" in lines
+    assert "zk_plain_quota_exceeded_error_per_namespace\t1" in lines
     assert "zk__dash_quota_exceeded_error_per_namespace\t1" in lines

@@ -39,7 +39,6 @@ from server.client_fronts import FrontLimits, Peer, PlainFront, StreamFront
 from server.client_protocol import CLOSED, EVENTS_MAX_BYTES
 from server.clock import SystemClock
 from server.data_tree import node_digest
-from server.server_stats import NamespaceSummaries
 from tests.server.one_server import Client, OneServer
 
 OPEN = (Acl(int(Perms.ALL), Id("world", "anyone")),)
@@ -472,12 +471,3 @@ def test_a_subtree_is_counted_anew_after_every_change_and_only_then() -> None:
 
 
 # -- counting
-
-
-def test_namespaces_are_counted_up_to_a_number_of_them() -> None:
-    summaries = NamespaceSummaries()
-    summaries.add(b"/" + b"n" * 1_000_000, 1)
-    for n in range(5000):
-        summaries.add(b"/n%d/x" % n, 1)
-    assert len(summaries) == 1000
-    assert all(len(name) < 300 for name in summaries)

@@ -152,12 +152,3 @@ def test_quotas_are_added_up_for_each_namespace() -> None:
         for what in ("count_limit", "bytes_limit", "count_usage", "bytes_usage")
     ]
     assert shown == [32, 6, 3, 9]
-
-
-def test_a_namespace_is_the_first_part_of_a_path() -> None:
-    server = OneServer()
-    for path in (b"/svc", b"/svc/a/b", b"/"):
-        server.pipeline.stats.writes_by_namespace.add(path, 10)
-    values = values_of(server)
-    assert (values["cnt_svc_write_per_namespace"], values["sum_svc_write_per_namespace"]) == (2, 20)
-    assert len(values) == VALUES_OF_A_FRESH_SERVER + 5

@@ -11,6 +11,7 @@ own; it drives the same conversations over any Trio stream.
 
 import errno
 import math
+import os
 import resource
 import select
 import socket
@@ -224,6 +225,8 @@ class PlainFront:
         self.limits = limits
         self._clock = clock
         self.poll = select.epoll()
+        self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.poll.register(self._alarm, select.EPOLLIN)
         self.peers: dict[int, Peer] = {}
         self.to_flush: list[Peer] = []
         self._by_address: Counter[str] = Counter()
@@ -255,6 +258,9 @@ class PlainFront:
             if fd == self._listener_fd:
                 self._accept()
                 continue
+            if fd == self._alarm:
+                os.eventfd_read(self._alarm)
+                continue
             peer = peers.get(fd)
             if peer is None:
                 continue  # dropped earlier in this batch
@@ -273,7 +279,8 @@ class PlainFront:
             for peer in ready:
                 if peer.fd >= 0:
                     peer.flush()
-            self.pipeline.resume_paused()
+        if self.pipeline.resumable and self.peers:  # in a batch of its own: others may have spoken meanwhile
+            os.eventfd_write(self._alarm, 1)
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTS_PER_BATCH):
@@ -348,6 +355,7 @@ class PlainFront:
         for peer in list(self.peers.values()):
             self.drop(peer)
         self.poll.close()
+        os.close(self._alarm)
         self._listener.close()
 
 

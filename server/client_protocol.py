@@ -54,6 +54,7 @@ FRESH, OPENING, OPEN, CLOSING, CLOSED = range(5)
 
 OUT_PAUSE_BYTES: Final = 1 << 20
 EVENTS_MAX_BYTES: Final = 16 << 20
+_BYTES_PER_STEP: Final = 8  # that take as long to send
 _LOGGED_CHARACTERS_MAX: Final = 100  # of a text that a client chose
 _COUNTED_FRAME_BYTES: Final = 1024  # smaller replies cannot pile up: a batch is one read of the socket
 
@@ -314,7 +315,7 @@ class ClientConnection:
             self._submit(xid, op, body)
         elif op == _PING or op in READS:
             self._wait_in_order(xid, op, body)
-            self.expected_bytes += self.pipeline.likely_reply_bytes(op, body)
+            self.expected_bytes += self.pipeline.likely_reply_bytes(self, op, body)
             if self.expected_bytes > OUT_PAUSE_BYTES:
                 self.pause()
         elif op == CLOSE_SESSION:
@@ -595,6 +596,10 @@ class ClientConnection:
         self.out_bytes += length
         if self.out_bytes > OUT_PAUSE_BYTES:
             self.pause()
+
+    def worked(self, steps: int) -> None:
+        """A read took many steps for a short reply: after too many, others come first."""
+        self._count_out(_BYTES_PER_STEP * steps)
 
     def flushed(self, unsent_bytes: int) -> None:
         """The front has taken `out`; this much of it is still to be sent."""

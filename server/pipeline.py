@@ -37,6 +37,7 @@ log = structlog.get_logger()
 OUTSTANDING_BYTES_MAX = 64 << 20
 
 _GET_DATA = int(OpCode.GET_DATA)
+_GET_EPHEMERALS = int(OpCode.GET_EPHEMERALS)
 _MULTI_READ = int(OpCode.MULTI_READ)
 _LONG_READS = frozenset({_GET_DATA, int(OpCode.GET_CHILDREN), int(OpCode.GET_CHILDREN2)})
 _SHORT_REPLY_BYTES = 100
@@ -122,10 +123,13 @@ class Pipeline:
         in_flight = len(self.in_flight) + self.queued_reads
         return in_flight > self.limits.outstanding_max or self.outstanding_bytes > OUTSTANDING_BYTES_MAX
 
-    def likely_reply_bytes(self, op: int, body: bytes) -> int:
+    def likely_reply_bytes(self, connection: ClientConnection, op: int, body: bytes) -> int:
         """About how much a read will be answered with that has to wait for writes in flight."""
         if op == _MULTI_READ:
             return _UNKNOWN_REPLY_BYTES
+        if op == _GET_EPHEMERALS:
+            owned = self.tree.ephemerals.get(connection.session_id, ())
+            return _SHORT_REPLY_BYTES + _CHILD_NAME_BYTES * len(owned)
         if op not in _LONG_READS:
             return _SHORT_REPLY_BYTES + len(body)
         path = body[4:-1]  # between its length and the watch flag

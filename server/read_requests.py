@@ -9,7 +9,7 @@ slice of the request, the reply a concatenation. A path is normalised only when 
 because a text that needs normalising cannot be the name of a node.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,7 @@ _MULTI_HEADER = Struct(">i?i")
 _MULTI_ERROR = Struct(">i?ii")
 _MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
 _READ = int(Perms.READ)
+_LONG_ACL_BYTES = 1024
 # One frame can ask for the same large node tens of thousands of times. No client takes replies of this size.
 _MULTI_READ_BYTES_MAX = 64 << 20
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what String.trim takes off
@@ -71,7 +72,10 @@ def _readable(conn: "ClientConnection", path: bytes) -> tuple[bytes, bytes]:
             raise NoNode
         path, body = ROOT, tree.bodies[ROOT]
     if path in tree.acls:
-        conn.pipeline.rules.check(tree.acls[path], _READ, conn.ids)
+        acl = tree.acls[path]
+        if len(acl) > _LONG_ACL_BYTES:
+            conn.worked(len(acl))
+        conn.pipeline.rules.check(acl, _READ, conn.ids)
     return path, body
 
 
@@ -145,11 +149,13 @@ def _path_only(data: bytes, at: int, end: int) -> bytes:
 def get_ephemerals(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
     """The session's own ephemerals whose path starts with a text, which need not be a path."""
     asked, _ = decode(GetEphemeralsRequest, data, at, end)
-    prefix = asked.prefix_path or ""
-    owned = (decode_ustring(path) for path in conn.pipeline.tree.ephemerals.get(conn.session_id, ()))
-    if prefix.strip(_JAVA_BLANKS) in ("", "/"):
-        return encode(GetEphemeralsResponse(tuple(owned)))
-    return encode(GetEphemeralsResponse(tuple(path for path in owned if path.startswith(prefix))))
+    text = asked.prefix_path or ""
+    owned: Collection[bytes] = conn.pipeline.tree.ephemerals.get(conn.session_id, ())
+    if text.strip(_JAVA_BLANKS) not in ("", "/"):
+        prefix = encode_ustring(text)
+        conn.worked(len(owned))
+        owned = [path for path in owned if path.startswith(prefix)]
+    return encode(GetEphemeralsResponse(tuple(map(decode_ustring, owned))))
 
 
 def sync(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:

@@ -201,9 +201,17 @@ class Standalone:
     # -- tasks beside serving
 
     async def tick(self) -> None:
-        """Expire sessions and close silent connections, on every multiple of the tick."""
+        """Expire sessions and close silent connections, on every multiple of the tick.
+
+        When that comes late (the process was stopped, or something took long), clients may have spoken while
+        nobody listened: they are heard first, and judged a tick later.
+        """
+        tick_ms, clock = self.config.tick_ms, self.world.clock
         while True:
-            await trio.sleep((self.config.tick_ms - self.world.clock.now_ms() % self.config.tick_ms) / 1000)
+            due_ms = (clock.now_ms() // tick_ms + 1) * tick_ms
+            await trio.sleep((due_ms - clock.now_ms()) / 1000)
+            if clock.now_ms() > due_ms + tick_ms // 2:
+                await trio.sleep(tick_ms / 1000)
             self._begin_batch()
             self.pipeline.expire_sessions()
             for front in self.fronts:

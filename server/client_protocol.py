@@ -606,7 +606,8 @@ class ClientConnection:
         self.out_bytes = unsent_bytes
         if not unsent_bytes:
             self.event_bytes = 0
-        self.cut_off_if_overrun()
+        elif self.event_bytes > EVENTS_MAX_BYTES:
+            self.cut_off_if_overrun()
         if self.is_paused and self.state == OPEN and self._may_resume() and not self.closes_after_flush:
             self.pipeline.resumable.append(self)
 

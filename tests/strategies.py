@@ -38,7 +38,7 @@ def records(cls: type[_T]) -> SearchStrategy[_T]:
     return st.builds(cls, *(_values(field.type) for field in attrs.fields(cls)))  # type: ignore[arg-type]
 
 
-def _values(annotation: Any) -> SearchStrategy[Any]:  # noqa: ANN401
+def _values(annotation: Any) -> SearchStrategy[Any]:
     if get_origin(annotation) is not Annotated:
         return records(annotation)
     annotated, wire = get_args(annotation)

@@ -43,7 +43,7 @@ REQUESTS: list[tuple[type, type[object], list[SearchStrategy[Any]]]] = [
 ]
 
 
-def as_ours(value: Any) -> Any:  # noqa: ANN401
+def as_ours(value: Any) -> Any:
     """Kazoo's ACLs as our records; anything else as it is."""
     if isinstance(value, list):
         return tuple(ours.Acl(acl.perms, ours.Id(acl.id.scheme, acl.id.id)) for acl in value)
@@ -137,7 +137,7 @@ def test_multi_results(stat: ours.Stat) -> None:
     assert isinstance(failed, BadVersionError)
 
 
-def as_kazoo(stat: ours.Stat) -> Any:  # noqa: ANN401
+def as_kazoo(stat: ours.Stat) -> Any:
     return ZnodeStat(*kz.stat_struct.unpack(encode(stat)))
 
 

@@ -31,6 +31,7 @@ from server.pipeline import Pipeline
 log = structlog.get_logger()
 
 _RECEIVE_BYTES: Final = 64 * 1024
+_SEND_BYTES: Final = 256 * 1024  # of a stream: a client that takes so many is alive
 _ACCEPTS_PER_BATCH: Final = 256
 _EVENTS_PER_BATCH: Final = 1024
 _OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -423,9 +424,10 @@ class StreamPeer:
             connection.sent_count += len(connection.out)
             data = b"".join(connection.out)
             connection.out.clear()
-            if data:
-                await self._stream.send_all(data)
-                pipeline.stats.bytes_sent += len(data)
+            for start in range(0, len(data), _SEND_BYTES):
+                await self._stream.send_all(data[start : start + _SEND_BYTES])
+                connection.flushed(len(data) - min(start + _SEND_BYTES, len(data)))
+            pipeline.stats.bytes_sent += len(data)
             if connection.closes_after_flush and not connection.out:
                 self._conversation.cancel()
                 return

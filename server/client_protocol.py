@@ -244,6 +244,17 @@ class ClientConnection:
     def pause(self) -> None:
         self.is_paused = True
 
+    @property
+    def is_held_up(self) -> bool:
+        """Whether it is our fault that the client is not heard, rather than that it does not read."""
+        return self.is_paused and self.out_bytes <= OUT_PAUSE_BYTES
+
+    def touch(self) -> None:
+        """The client lives."""
+        self.heard_ms = self.pipeline.now_ms
+        if self.session is not None:
+            self.session.heard_ms = self.pipeline.now_ms
+
     def _serve(self, data: bytes) -> int:
         """Answer or pass on every complete frame; returns how many bytes were used."""
         pipeline = self.pipeline
@@ -603,6 +614,8 @@ class ClientConnection:
 
     def flushed(self, unsent_bytes: int) -> None:
         """The front has taken `out`; this much of it is still to be sent."""
+        if self.is_paused and unsent_bytes < self.out_bytes:
+            self.touch()  # it reads, so it lives, though we do not listen to it
         self.out_bytes = unsent_bytes
         if not unsent_bytes:
             self.event_bytes = 0

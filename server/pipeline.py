@@ -220,6 +220,9 @@ class Pipeline:
     # -- what time brings
 
     def expire_sessions(self) -> None:
+        for connection in self.connections.values():
+            if connection.is_held_up:
+                connection.touch()
         for session in self.sessions.expire(self.now_ms):
             log.info(
                 f"Expiring session 0x{session.id & 0xFFFFFFFFFFFFFFFF:x}, "

@@ -40,6 +40,7 @@ from server.client_fronts import FrontLimits, Peer, PlainFront, StreamFront
 from server.client_protocol import CLOSED, EVENTS_MAX_BYTES, OUT_PAUSE_BYTES
 from server.clock import SystemClock
 from server.data_tree import node_digest
+from server.pipeline import Limits
 from tests.persistence.memory_disk import MemoryDisk
 from tests.server.one_server import Client, OneServer
 from tests.server.test_standalone import Talk, running
@@ -388,6 +389,42 @@ def test_a_slow_client_is_not_cut_off_for_events_it_has_taken() -> None:
     client.connection.event_bytes = 10 * EVENTS_MAX_BYTES
     client.connection.flushed(1000)
     assert not client.is_closed
+
+
+def test_a_client_that_is_slow_to_read_lives_as_long_as_it_reads() -> None:
+    """Its pings wait in the socket, which nobody reads as long as so much is still to be sent."""
+    server = OneServer()
+    client = server.connect(timeout_ms=4000)
+    create(client, "/big", bytes(1_000_000))
+    for _ in range(3):
+        client.send(1, OpCode.GET_DATA, encode(GetDataRequest("/big", False)))
+    assert client.connection.is_paused
+    client.connection.out.clear()
+    for unsent in range(1_900_000, 1_100_000, -100_000):
+        server.pass_time(3000)
+        client.connection.flushed(unsent)
+    assert server.pipeline.sessions.is_alive(client.session_id)
+    for _ in range(4):
+        server.pass_time(3000)
+        client.connection.flushed(1_100_000)
+    assert not server.pipeline.sessions.is_alive(client.session_id)
+
+
+def test_a_client_that_waits_for_the_disk_does_not_expire_meanwhile() -> None:
+    """It is the server that does not listen."""
+    server = OneServer(limits=Limits(outstanding_max=1))
+    client = server.connect(timeout_ms=4000)
+    for xid in range(3):
+        client.send(xid, OpCode.SET_DATA, encode(SetDataRequest("/", b"", -1)))
+    assert client.connection.is_paused
+    for _ in range(10):
+        server.pass_time(3000)
+    assert server.pipeline.sessions.is_alive(client.session_id)
+    server.settle()
+    assert len(client.frames()) == 3
+    for _ in range(4):
+        server.pass_time(3000)
+    assert not server.pipeline.sessions.is_alive(client.session_id)
 
 
 def test_the_kernels_word_about_a_connection_nobody_accepted_is_no_reason_to_stop(stage: Stage) -> None:

@@ -58,6 +58,7 @@ class Hostile:
             self.endless_acls,
             self.endless_auths,
             self.long_paths,
+            self.long_reads,
         ]
 
     # -- the means
@@ -373,6 +374,16 @@ class Hostile:
                 self._answer(sock, Op.SET_DATA, text + wire_buffer(b"x") + wire_int(-1))
                 self._answer(sock, Op.GET_EPHEMERALS, text)
             self._answer(sock, Op.GET_CHILDREN, wire_string(ROOT) + wire_byte(0))
+
+    def long_reads(self) -> None:
+        """Short requests with short replies that take the server long, thousands of them in one packet."""
+        count = self._count(5000)
+        with self._session() as sock:
+            self._send(sock, frame(1, Op.CREATE, _create(ROOT + b"/mine-", 3)) * count, count)
+            _drain(sock)
+            for op, text in ((Op.GET_EPHEMERALS, b"/none"), (Op.GET_ALL_CHILDREN_NUMBER, ROOT)):
+                self._send(sock, frame(1, op, wire_string(text)) * 500, 500)
+                _drain(sock)
 
 
 def _reset_quietly(sock: socket.socket) -> None:

@@ -80,8 +80,8 @@ _FLAGS = frozenset(mode.value for mode in CreateMode)
 FROM_TREE = -1
 
 # An `auth` entry grows to one for each id of the client, in every create of a multi: without a bound, one
-# frame makes a transaction larger than any log entry can be.
-_MULTI_ACL_BYTES_MAX = 16 << 20
+# frame makes a transaction larger than any log entry can be. The original reads up to twice a frame.
+_ACL_GROWTH_BYTES_MAX = 512 << 10
 # A longer list of ephemerals is left out, as old versions always did: whoever applies the transaction knows
 # them. The original cannot read log entries that are much larger than a frame.
 _LISTED_BYTES_MAX = 512 << 10
@@ -222,13 +222,13 @@ class Preparer:
         """All or nothing: at the first failure everything prepared so far is taken back."""
         done: list[Operation] = []
         digest_before, changes_before, self._undo = self.digest, len(self._order), {}
-        acl_bytes = 0
+        growth_bytes = 0
         try:
             for type_, args in operations:
                 done.append(self._operation(type_, args))
                 if type_ in CREATES:
-                    acl_bytes += len(done[-1][1][2])
-                    if acl_bytes > _MULTI_ACL_BYTES_MAX:
+                    growth_bytes += len(done[-1][1][2]) - len(args[2])
+                    if growth_bytes > _ACL_GROWTH_BYTES_MAX:
                         raise MarshallingError("the ACLs of the multi are too large")
         except ZkError as failure:
             self._take_back(self._undo, len(self._order) - changes_before, digest_before)

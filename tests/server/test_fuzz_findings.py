@@ -125,6 +125,14 @@ def test_a_session_with_megabytes_of_ephemerals_is_closed_by_a_small_transaction
     assert server.tree.digest == server.tree.compute_digest()
 
 
+def test_a_multi_of_any_size_keeps_acls_that_do_not_grow() -> None:
+    client = OneServer(limits=Limits(frame_bytes_max=10 << 20)).connect()
+    closed = (Acl(1, Id("digest", "u:" + "x" * 1000)),)
+    sequential = CreateRequest("/", b"", closed, CreateMode.PERSISTENT_SEQUENTIAL)
+    _, err, _ = client.ask(OpCode.MULTI, operation(OpCode.CREATE, sequential) * 2000 + MULTI_END)
+    assert err == 0
+
+
 def test_a_multi_cannot_grow_without_bound_by_expanding_auth() -> None:
     server = OneServer()
     client = server.connect()

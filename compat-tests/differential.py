@@ -11,15 +11,16 @@ differential_table.py, and is not asked for here.
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import attrs
 import click
 from differential_answers import Answer
 from differential_scenarios import AUDITOR, SLOTS, STILL, STILL_FLAGS, Profile, Scenario, profile_of
 from differential_sides import Observation, Seen, Side
-from differential_steps import Connect, Probe, Send, Step, requests_of, weight_of
+from differential_steps import Connect, Probe, Request, Send, Step, requests_of, weight_of
 from zk_reference import ReferenceUnavailable
 from zk_servers import HOST, SMALL_FLAGS, Kind, Server, as_zoo_cfg, prepare_server
 
@@ -159,22 +160,52 @@ def replay(seed: int, steps: Sequence[Step]) -> Difference | None:
 
 
 def shrink(seed: int, difference: Difference, steps: Sequence[Step]) -> tuple[list[Step], Difference]:
-    """Leave out steps, many at first, as long as the last one still shows a difference."""
-    kept = list(steps[: difference.index + 1])
-    found = difference
-    size = len(kept) // 2
-    while size:
+    """The fewest steps, of the fewest requests, that still show a difference."""
+    kept, found = list(steps[: difference.index + 1]), difference
+    size = len(kept)
+    while size := size // 2:
         click.echo(f"{len(kept)} steps, leaving out {size} at a time", err=True)
-        at = 0
-        while at < len(kept) - 1:
-            fewer = kept[:at] + kept[min(at + size, len(kept) - 1) :]
-            again = replay(seed, fewer)
-            if again is not None:
-                kept, found = fewer[: again.index + 1], again
-            else:
-                at += size
-        size //= 2
-    return kept, found
+        kept, found = _smallest(seed, kept, found, partial(_without_steps, size))
+    click.echo(f"{len(kept)} steps, leaving out single requests", err=True)
+    return _smallest(seed, kept, found, _without_requests)
+
+
+def _smallest(
+    seed: int, steps: list[Step], found: Difference, variants: Callable[[list[Step]], list[list[Step]]]
+) -> tuple[list[Step], Difference]:
+    """Follow the variants that still show a difference; `variants` makes all that leave out one thing, in
+    order, so that after a success the next one to try stands at the same place.
+    """
+    at = 0
+    while at < len(untried := variants(steps)):
+        again = replay(seed, untried[at])
+        if again is None:
+            at += 1
+        else:
+            steps, found = untried[at][: again.index + 1], again
+    return steps, found
+
+
+def _without_steps(size: int, steps: list[Step]) -> list[list[Step]]:
+    """All but the last step may go."""
+    return [steps[:at] + steps[min(at + size, len(steps) - 1) :] for at in range(0, len(steps) - 1, size)]
+
+
+def _without_requests(steps: list[Step]) -> list[list[Step]]:
+    return [
+        [
+            *steps[:at],
+            attrs.evolve(step, requests=_without(step.requests, out), cut_at=None),
+            *steps[at + 1 :],
+        ]
+        for at, step in enumerate(steps)
+        if isinstance(step, Send)
+        for out in range(len(step.requests))
+    ]
+
+
+def _without(requests: tuple[Request, ...], out: int) -> tuple[Request, ...]:
+    return requests[:out] + requests[out + 1 :]
 
 
 def report(run: Run, seconds: float) -> None:

@@ -1,9 +1,16 @@
 """Group commit: many transactions, one sync.
 
 While one batch is being written and synced, the next accumulates. So the slower the disk, the larger the
-batches: latency grows, throughput hardly falls. The task is woken once a batch, never once a transaction.
+batches: latency grows, throughput hardly falls.
+
+A slow disk is waited for in another thread. But to hand a sync over and to be woken when it is done costs
+more than the sync of a quick disk takes. So once the disk has been quick often enough in a row, batches are
+written on the spot, in the event loop's own thread, as soon as the requests at hand have been served. A disk
+that was quick and then stalls holds up the loop once, and goes through the thread until it has proven itself
+again.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -13,6 +20,9 @@ from persistence.offload import Offload
 from persistence.torn_tail import UNSYNCED_ENTRIES_MAX
 from persistence.txn_log import TxnLog
 
+QUICK_SECONDS = 0.0005
+QUICK_IN_A_ROW = 32
+
 
 class LogWriter:
     """The only writer of a TxnLog.
@@ -21,11 +31,16 @@ class LogWriter:
     their limits it is time to roll and take a snapshot.
     """
 
-    def __init__(self, log: TxnLog, offload: Offload) -> None:
+    def __init__(
+        self, log: TxnLog, offload: Offload, *, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self.txns_since_roll = 0
         self.bytes_since_roll = 0
         self._log = log
         self._offload = offload
+        self._clock = clock
+        self._quick_in_a_row = 0
+        self._on_durable: Callable[[int], None] = _nobody_to_tell
         self._pending: list[bytes] = []
         self._appended_count = 0
         self._taken_count = 0
@@ -35,13 +50,25 @@ class LogWriter:
         self._idle = trio.lowlevel.ParkingLot()
 
     def append(self, payload: bytes) -> None:
-        """Queue a payload. How many may wait is bounded by whoever limits the requests in flight."""
+        """Queue a payload; `flush` must follow. Whoever limits the requests limits how many may wait."""
         self._pending.append(payload)
         self._appended_count += 1
         self.txns_since_roll += 1
         self.bytes_since_roll += len(payload)
-        if self._is_idle:
-            self._wake()
+
+    def flush(self) -> None:
+        """Let what was appended be written: at once if the disk is quick, else by the task."""
+        while self._pending and self._is_idle:
+            if self._quick_in_a_row < QUICK_IN_A_ROW:
+                self._wake()
+                return
+            batch, must_roll = self._take_batch()
+            self._is_idle = False  # whoever is told may flush again: this loop goes on with it
+            try:
+                self._write(batch, must_roll)
+                self._on_durable(len(batch))
+            finally:
+                self._is_idle = True
 
     def roll(self) -> None:
         """What is appended from now on goes into a new file, what was appended before does not."""
@@ -58,8 +85,10 @@ class LogWriter:
         """Write until `finish`; after each batch, say how many of the oldest unreported payloads are durable.
 
         A batch is reported whole or not at all. When cancelled, the batch under way is finished and reported
-        first. When the disk fails the error comes out here, and what was not reported must be taken as lost.
+        first. When the disk fails the error comes out here or out of `flush`, and what was not reported must
+        be taken as lost.
         """
+        self._on_durable = on_durable
         while True:
             if self._pending:
                 batch, must_roll = self._take_batch()
@@ -83,9 +112,12 @@ class LogWriter:
         return batch, must_roll
 
     def _write(self, batch: list[bytes], must_roll: bool) -> None:
+        started = self._clock()
         if must_roll:
             self._log.roll()
         self._log.append_batch(batch)
+        is_quick = self._clock() - started <= QUICK_SECONDS
+        self._quick_in_a_row = self._quick_in_a_row + 1 if is_quick else 0
 
     async def _sleep(self) -> None:
         self._is_idle = True
@@ -97,3 +129,7 @@ class LogWriter:
     def _wake(self) -> None:
         self._is_idle = False
         self._idle.unpark()
+
+
+def _nobody_to_tell(count: int) -> None:
+    raise AssertionError("nothing is written before `run` has begun")

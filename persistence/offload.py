@@ -9,16 +9,12 @@ it, half of the CPU time a call or less (most of the rest is waking a thread on 
 import queue
 import socket
 import threading
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self, TypeVar, TypeVarTuple
 
 import outcome
 import trio
-
-QUICK_SECONDS = 0.0005
-QUICK_IN_A_ROW = 32
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -85,29 +81,3 @@ class WorkerThread:
         while (job := self._jobs.get()) is not None:
             job()
             self._finished.send(b"\0")
-
-
-class OnTheSpotWhileQuick:
-    """An Offload that makes calls in the event loop's own thread as long as they have all been quick.
-
-    A sync of a fast disk takes less time than handing it to a thread and being woken when it is done. A slow
-    disk never gets that far, and a fast one that stalls holds up the loop once, then goes through the thread
-    until it has proven itself again.
-    """
-
-    def __init__(self, offload: Offload, *, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._offload = offload
-        self._clock = clock
-        self._quick_in_a_row = 0
-
-    async def __call__(self, fn: Callable[[*Ts], T], *args: *Ts) -> T:
-        def timed() -> T:
-            started = self._clock()
-            result = fn(*args)
-            is_quick = self._clock() - started <= QUICK_SECONDS
-            self._quick_in_a_row = self._quick_in_a_row + 1 if is_quick else 0
-            return result
-
-        if self._quick_in_a_row >= QUICK_IN_A_ROW:
-            return timed()
-        return await self._offload(timed)

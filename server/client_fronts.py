@@ -432,7 +432,7 @@ class StreamPeer:
                 self._conversation.cancel()
                 return
             connection.flushed(0)
-            pipeline.resume_paused()
+            self._front.end_batch()
 
 
 class StreamFront:
@@ -482,6 +482,9 @@ class StreamFront:
         self.pipeline.begin_batch(self._clock.now_ms(), self._clock.wall_ms())
         self.pipeline.stats.bytes_received += len(data)
         connection.received(data)
+        self.end_batch()
+
+    def end_batch(self) -> None:
         self.pipeline.resume_paused()
         self.pipeline.end_batch(self._clock.now_ms())
 

@@ -50,6 +50,9 @@ class TxnSink(Protocol):
 
     def append(self, payload: bytes) -> None: ...
 
+    def flush(self) -> None:
+        """Nothing more will be appended for now."""
+
 
 @attrs.frozen(kw_only=True)
 class Limits:
@@ -107,9 +110,11 @@ class Pipeline:
         self.wall_ms = wall_ms
 
     def end_batch(self, now_ms: int) -> None:
+        """All that happened has been seen to: the writes among it may be made durable, together."""
         if self.reads_in_batch:
             self.stats.reads.add(now_ms - self.now_ms, self.reads_in_batch)
             self.reads_in_batch = 0
+        self.sink.flush()
 
     # -- writes
 

@@ -14,7 +14,7 @@ import trio
 
 from persistence.disk import RealDisk
 from persistence.errors import StorageError
-from persistence.offload import OnTheSpotWhileQuick, WorkerThread
+from persistence.offload import WorkerThread
 from server import VERSION
 from server.client_fronts import FrontLimits, PlainFront, StreamFront
 from server.clock import SystemClock
@@ -76,7 +76,7 @@ async def _serve(loaded: LoadedConfig) -> None:
     async with WorkerThread("log") as log_offload, WorkerThread("snapshot") as snapshot_offload:
         world = World(
             disk=RealDisk(),
-            log_offload=OnTheSpotWhileQuick(log_offload),
+            log_offload=log_offload,
             snapshot_offload=snapshot_offload,
             random=Random(),
             clock=SystemClock(),

@@ -181,6 +181,10 @@ class Standalone:
     def _begin_batch(self) -> None:
         self.pipeline.begin_batch(self.world.clock.now_ms(), self.world.clock.wall_ms())
 
+    def _end_batch(self) -> None:
+        self.flush()
+        self.pipeline.end_batch(self.world.clock.now_ms())
+
     def connections(self) -> Iterator[ClientConnection]:
         for front in self.fronts:
             yield from front.connections
@@ -216,7 +220,7 @@ class Standalone:
             self.pipeline.expire_sessions()
             for front in self.fronts:
                 front.close_idle()
-            self.flush()
+            self._end_batch()
 
     async def take_snapshots(self) -> None:
         while True:
@@ -246,6 +250,7 @@ class Standalone:
             for path in list(self.pipeline.expired_containers(config.container_max_never_used_ms)):
                 log.info("container_or_ttl_node_expired", path=path.decode("utf-8", "replace"))
                 self.pipeline.submit_delete_container(path)
+                self._end_batch()
                 await trio.sleep(pause_s)
                 self._begin_batch()
 

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from persistence.log_format import zxid_of
-from persistence.log_writer import LogWriter
+from persistence.log_writer import QUICK_IN_A_ROW, QUICK_SECONDS, LogWriter
 from persistence.torn_tail import UNSYNCED_ENTRIES_MAX
 from persistence.txn_log import TxnLog
 from tests.persistence.fake_tree import DATA, inline, payload, payloads
@@ -58,6 +58,7 @@ async def test_what_arrives_during_a_sync_makes_the_next_batch(
     reports: list[int] = []
     nursery.start_soon(writer.run, reports.append)
     writer.append(payload(1))
+    writer.flush()
     await trio.testing.wait_all_tasks_blocked()
     for zxid in range(2, 10):
         writer.append(payload(zxid))
@@ -79,6 +80,7 @@ async def test_nothing_is_reported_before_it_is_durable(
     nursery.start_soon(writer.run, lambda count: synced.append(disk.syncs))
     for zxid in range(1, 4):
         writer.append(payload(zxid))
+        writer.flush()
         await trio.testing.wait_all_tasks_blocked()
     assert synced == [1, 2, 3]
     nursery.cancel_scope.cancel()
@@ -166,3 +168,66 @@ async def test_a_failing_disk_ends_the_writer(disk: MemoryDisk, log: TxnLog) -> 
     with pytest.raises(OSError, match="injected"):
         await writer.run(reports.append)
     assert reports == []
+
+
+class QuickDisk:
+    """An Offload that counts, and the clock beside a disk whose syncs take `seconds`."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self.seconds = QUICK_SECONDS / 2
+        self.offloaded = 0
+        self._disk = disk
+
+    def clock(self) -> float:
+        return self._disk.syncs * self.seconds
+
+    async def __call__(self, fn: Callable[[*Ts], T], *args: *Ts) -> T:
+        self.offloaded += 1
+        return fn(*args)
+
+
+async def test_a_disk_that_has_proven_quick_is_synced_on_the_spot(
+    disk: MemoryDisk, log: TxnLog, nursery: trio.Nursery
+) -> None:
+    """And goes back to the thread after one slow sync, until it has proven itself again."""
+    quick, reports = QuickDisk(disk), list[int]()
+    writer = LogWriter(log, quick, clock=quick.clock)
+    nursery.start_soon(writer.run, reports.append)
+    await trio.testing.wait_all_tasks_blocked()
+    for zxid in range(1, QUICK_IN_A_ROW + 11):
+        writer.append(payload(zxid))
+        writer.flush()
+        await trio.testing.wait_all_tasks_blocked()
+    assert quick.offloaded == QUICK_IN_A_ROW
+    quick.seconds = 2 * QUICK_SECONDS
+    for zxid in range(100, 111):
+        writer.append(payload(zxid))
+        writer.flush()
+        await trio.testing.wait_all_tasks_blocked()
+    assert quick.offloaded == QUICK_IN_A_ROW + 10
+    assert reports == [1] * (QUICK_IN_A_ROW + 21)
+    nursery.cancel_scope.cancel()
+
+
+async def test_what_is_appended_while_a_batch_is_reported_is_written_too(
+    disk: MemoryDisk, log: TxnLog, nursery: trio.Nursery
+) -> None:
+    """On the spot: a client that was held back by the last batch goes on with its next request."""
+    quick, written = QuickDisk(disk), list[int]()
+    writer = LogWriter(log, quick, clock=quick.clock)
+
+    def on_durable(count: int) -> None:
+        written.append(count)
+        if len(written) == QUICK_IN_A_ROW + 5:
+            writer.append(payload(1000))
+            writer.flush()
+
+    nursery.start_soon(writer.run, on_durable)
+    await trio.testing.wait_all_tasks_blocked()
+    for zxid in range(1, QUICK_IN_A_ROW + 6):
+        writer.append(payload(zxid))
+        writer.flush()
+        await trio.testing.wait_all_tasks_blocked()
+    assert zxids(log)[-1] == 1000
+    assert len(written) == QUICK_IN_A_ROW + 6
+    nursery.cancel_scope.cancel()

@@ -1,17 +1,12 @@
 """Blocking work in its own thread: results, errors, order, and cancellation that waits."""
 
 import threading
-from collections.abc import Callable
-from typing import TypeVar, TypeVarTuple
 
 import pytest
 import trio
 import trio.testing
 
-from persistence.offload import QUICK_IN_A_ROW, QUICK_SECONDS, OnTheSpotWhileQuick, WorkerThread
-
-T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
+from persistence.offload import WorkerThread
 
 
 async def test_results_and_errors_come_back() -> None:
@@ -78,54 +73,3 @@ async def test_a_call_that_has_not_begun_is_dropped_when_cancelled() -> None:
             await offload(done.append, 1)
         may_end.set()
     assert done == []
-
-
-class CountedThread:
-    """Stands for the thread; counts what was handed to it."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    async def __call__(self, fn: Callable[[*Ts], T], *args: *Ts) -> T:
-        self.calls += 1
-        return fn(*args)
-
-
-class Disk:
-    """A disk and the clock beside it: a sync takes `seconds`."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0001
-        self.time = 0.0
-
-    def sync(self) -> str:
-        self.time += self.seconds
-        return "done"
-
-
-async def test_a_disk_that_has_proven_quick_is_synced_on_the_spot() -> None:
-    """And goes back to the thread after one slow sync, until it has proven itself again."""
-    disk, thread = Disk(), CountedThread()
-    offload = OnTheSpotWhileQuick(thread, clock=lambda: disk.time)
-    for _ in range(QUICK_IN_A_ROW + 10):
-        assert await offload(disk.sync) == "done"
-    assert thread.calls == QUICK_IN_A_ROW
-    disk.seconds = 2 * QUICK_SECONDS
-    await offload(disk.sync)
-    assert thread.calls == QUICK_IN_A_ROW
-    for _ in range(100):
-        await offload(disk.sync)
-    assert thread.calls == QUICK_IN_A_ROW + 100
-
-
-async def test_an_error_on_the_spot_comes_out() -> None:
-    """As one from the thread does."""
-    offload = OnTheSpotWhileQuick(CountedThread(), clock=lambda: 0.0)
-    for _ in range(QUICK_IN_A_ROW + 1):
-        with pytest.raises(OSError, match="full"):
-            await offload(_fail)
-        await offload(int)
-
-
-def _fail() -> None:
-    raise OSError("full")

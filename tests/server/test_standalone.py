@@ -50,8 +50,10 @@ class Talk:
     def resume_reading(self) -> None: ...
 
     async def _answered(self, body: bytes) -> bytes:
-        self.server.pipeline.begin_batch(self.server.world.clock.now_ms(), self.server.world.clock.wall_ms())
+        clock = self.server.world.clock
+        self.server.pipeline.begin_batch(clock.now_ms(), clock.wall_ms())
         self.connection.received(pack(">i", len(body)) + body)
+        self.server.pipeline.end_batch(clock.now_ms())
         while not self.connection.out:
             await trio.lowlevel.checkpoint()
         answer = b"".join(self.connection.out)
@@ -149,6 +151,7 @@ async def test_snapshots_come_with_the_transactions_and_old_files_go(autojump_cl
         await client.connect(40_000)
         for number in range(100):
             await client.ask(OpCode.CREATE, create(f"/{number}"))
+            await trio.sleep(0.01)
         assert server.pipeline.stats.snapshots >= 9
         await client.ask(OpCode.CREATE, create("/last"))
         await trio.sleep(3601)

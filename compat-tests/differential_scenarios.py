@@ -99,7 +99,7 @@ class Scenario:
 
     def __init__(self, seed: int) -> None:
         self.profile = profile_of(seed)
-        self.world = World(SLOTS + 1)
+        self.world = World()
         rng = random.Random(f"differential {seed}")
         self._values = Values(rng, self.world)
         self._requests = Requests(self._values, self.profile.has_ttl_nodes, self.profile.quota_share)

@@ -18,7 +18,6 @@ _OWN_SESSION_LOST = (Op.CLOSE_SESSION,)
 class World:
     """Nodes believed to exist, sessions opened, and which slot holds which."""
 
-    slots_count: int
     versions: dict[bytes, int] = attrs.field(factory=lambda: dict.fromkeys(_AT_FIRST, 0))
     acl_versions: dict[bytes, int] = attrs.field(factory=dict)
     sessions_count: int = 0

@@ -199,7 +199,7 @@ def _token(reader: Reader, _names: SessionNames) -> Body:
 
 
 def _client_infos(reader: Reader, _names: SessionNames) -> Body:
-    return {"ids": sorted((reader.read_buffer(), reader.read_buffer()) for _ in range(reader.read_int()))}  # type: ignore[type-var]
+    return {"ids": sorted((reader.read_buffer(), reader.read_buffer()) for _ in range(reader.read_int()))}
 
 
 def _multi(reader: Reader, names: SessionNames) -> Body:

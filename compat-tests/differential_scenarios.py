@@ -15,6 +15,7 @@ from differential_steps import (
     Drop,
     Hello,
     Op,
+    Password,
     Probe,
     Request,
     Send,
@@ -187,8 +188,9 @@ class Scenario:
             return self._values.one_of(alive)
         return self._values.rng.randrange(self.world.sessions_count)
 
-    def _password(self) -> str:
-        return "right" if self._values.chance(0.8) else self._values.one_of(("wrong", "short", "null"))
+    def _password(self) -> Password:
+        others: tuple[Password, ...] = ("wrong", "short", "null")
+        return "right" if self._values.chance(0.8) else self._values.one_of(others)
 
     def _behind(self) -> tuple[Request, ...]:
         if self.profile.enforces_auth and self._values.chance(0.85):

@@ -69,12 +69,15 @@ class Request:
         return f"xid {self.xid}: {self.text}"
 
 
+Password = Literal["right", "wrong", "short", "null"]
+
+
 @attrs.frozen
 class Hello:
     """A connect request. `session` counts sessions from 0; None asks for a new one."""
 
     session: int | None = None
-    password: Literal["right", "wrong", "short", "null"] = "right"
+    password: Password = "right"
     timeout_ms: int = 300_000
     last_zxid: int = 0
     protocol_version: int = 0

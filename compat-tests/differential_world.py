@@ -14,6 +14,9 @@ _NO_NODE, _NODE_EXISTS = -101, -110
 _OWN_SESSION_LOST = (Op.CLOSE_SESSION,)
 
 
+_AT_FIRST = (b"/", b"/zookeeper", b"/zookeeper/quota", b"/zookeeper/config")
+
+
 @attrs.define
 class World:
     """Nodes believed to exist, sessions opened, and which slot holds which."""
@@ -83,6 +86,3 @@ class World:
     def _forget(self, path: bytes) -> None:
         if path not in _AT_FIRST:
             self.versions.pop(path, None)
-
-
-_AT_FIRST = (b"/", b"/zookeeper", b"/zookeeper/quota", b"/zookeeper/config")

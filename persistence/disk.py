@@ -13,7 +13,7 @@ dropped the pages and would report success the second time.
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
@@ -87,26 +87,28 @@ class RealFile:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
 
     def write_at(self, offset: int, data: bytes) -> None:
-        with self._named_in_errors():
+        try:
             written = os.pwrite(self._fd, data, offset)
             while written < len(data):  # a nearly full disk takes a part, and says ENOSPC the next time
                 written += os.pwrite(self._fd, memoryview(data)[written:], offset + written)
+        except OSError as error:
+            raise self._named(error) from error
 
     def grow(self, size: int) -> None:
-        with self._named_in_errors():
+        try:
             os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise self._named(error) from error
 
     def sync(self) -> None:
-        with self._named_in_errors():
-            _sync_data(self._fd)
-
-    @contextmanager
-    def _named_in_errors(self) -> Iterator[None]:
-        """The system's errors on descriptors do not say which file it was."""
         try:
-            yield
+            _sync_data(self._fd)
         except OSError as error:
-            raise OSError(error.errno, error.strerror, str(self._path)) from error
+            raise self._named(error) from error
+
+    def _named(self, error: OSError) -> OSError:
+        """The system's errors on descriptors do not say which file it was."""
+        return OSError(error.errno, error.strerror, str(self._path))
 
     def close(self) -> None:
         os.close(self._fd)

@@ -34,6 +34,7 @@ _RECEIVE_BYTES: Final = 64 * 1024
 _SEND_BYTES: Final = 256 * 1024  # of a stream: a client that takes so many is alive
 _ACCEPTS_PER_BATCH: Final = 256
 _EVENTS_PER_BATCH: Final = 1024
+_BATCHES_IN_A_ROW: Final = 4  # before other tasks get their turn
 _OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _RESERVED_FILES: Final = 32  # without one for the next log or snapshot the server would have to stop
 # Linux tells of what happened to a connection before it was accepted, and of a firewall that forbids it.
@@ -245,17 +246,24 @@ class PlainFront:
         try:
             while True:
                 await trio.lowlevel.wait_readable(self.poll.fileno())
-                self.pipeline.begin_batch(self._clock.now_ms(), self._clock.wall_ms())
-                self._serve_ready()
-                self.pipeline.resume_paused()
-                self.flush()
-                self.pipeline.end_batch(self._clock.now_ms())
+                for _ in range(_BATCHES_IN_A_ROW):
+                    ready = self.poll.poll(0, _EVENTS_PER_BATCH)
+                    if not ready:
+                        break
+                    self._serve_batch(ready)
         finally:
             self.close()
 
-    def _serve_ready(self) -> None:
+    def _serve_batch(self, ready: list[tuple[int, int]]) -> None:
+        self.pipeline.begin_batch(self._clock.now_ms(), self._clock.wall_ms())
+        self._serve_ready(ready)
+        self.pipeline.resume_paused()
+        self.flush()
+        self.pipeline.end_batch(self._clock.now_ms())
+
+    def _serve_ready(self, ready: list[tuple[int, int]]) -> None:
         peers = self.peers
-        for fd, event in self.poll.poll(0, _EVENTS_PER_BATCH):
+        for fd, event in ready:
             if fd == self._listener_fd:
                 self._accept()
                 continue

@@ -247,22 +247,22 @@ class PlainFront:
             while True:
                 await trio.lowlevel.wait_readable(self.poll.fileno())
                 for _ in range(_BATCHES_IN_A_ROW):
-                    ready = self.poll.poll(0, _EVENTS_PER_BATCH)
-                    if not ready:
+                    if not self._serve_batch():
                         break
-                    self._serve_batch(ready)
         finally:
             self.close()
 
-    def _serve_batch(self, ready: list[tuple[int, int]]) -> None:
+    def _serve_batch(self) -> bool:
+        """Serve all sockets that are ready; was there any?"""
         self.pipeline.begin_batch(self._clock.now_ms(), self._clock.wall_ms())
-        self._serve_ready(ready)
+        was_ready = self._serve_ready()
         self.pipeline.resume_paused()
         self.flush()
         self.pipeline.end_batch(self._clock.now_ms())
+        return was_ready
 
-    def _serve_ready(self, ready: list[tuple[int, int]]) -> None:
-        peers = self.peers
+    def _serve_ready(self) -> bool:
+        peers, ready = self.peers, self.poll.poll(0, _EVENTS_PER_BATCH)
         for fd, event in ready:
             if fd == self._listener_fd:
                 self._accept()
@@ -280,6 +280,7 @@ class PlainFront:
                 peer.receive()
             if event & select.EPOLLOUT and peer.fd >= 0 and peer.unsent:
                 peer.send_rest()
+        return bool(ready)
 
     def flush(self) -> None:
         """Send what conversations have to say; called at the end of every batch, whoever started it."""

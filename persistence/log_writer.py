@@ -4,10 +4,10 @@ While one batch is being written and synced, the next accumulates. So the slower
 batches: latency grows, throughput hardly falls.
 
 A slow disk is waited for in another thread. But to hand a sync over and to be woken when it is done costs
-more than the sync of a quick disk takes. So once the disk has been quick often enough in a row, batches are
-written on the spot, in the event loop's own thread, as soon as the requests at hand have been served. A disk
-that was quick and then stalls holds up the loop once, and goes through the thread until it has proven itself
-again.
+more than the sync of a quick disk takes, and a thread that must wait for the interpreter lock of a busy
+server costs most of all. So a batch is written on the spot now and then, in the event loop's own thread, as
+soon as the requests at hand have been served; while that is quick, all are. A disk that stalls holds up the
+loop once and then goes through the thread, for twice as many batches each time it does so again.
 """
 
 import time
@@ -20,8 +20,9 @@ from persistence.offload import Offload
 from persistence.torn_tail import UNSYNCED_ENTRIES_MAX
 from persistence.txn_log import TxnLog
 
-QUICK_SECONDS = 0.0005
-QUICK_IN_A_ROW = 32
+QUICK_SECONDS = 0.001
+OFFLOADED_IN_A_ROW_MIN = 32
+OFFLOADED_IN_A_ROW_MAX = 1 << 16
 
 
 class LogWriter:
@@ -39,7 +40,7 @@ class LogWriter:
         self._log = log
         self._offload = offload
         self._clock = clock
-        self._quick_in_a_row = 0
+        self._to_offload = self._offloaded_in_a_row = OFFLOADED_IN_A_ROW_MIN
         self._on_durable: Callable[[int], None] = _nobody_to_tell
         self._pending: list[bytes] = []
         self._appended_count = 0
@@ -59,13 +60,13 @@ class LogWriter:
     def flush(self) -> None:
         """Let what was appended be written: at once if the disk is quick, else by the task."""
         while self._pending and self._is_idle:
-            if self._quick_in_a_row < QUICK_IN_A_ROW:
+            if self._to_offload:
                 self._wake()
                 return
             batch, must_roll = self._take_batch()
             self._is_idle = False  # whoever is told may flush again: this loop goes on with it
             try:
-                self._write(batch, must_roll)
+                self._write_on_the_spot(batch, must_roll)
                 self._on_durable(len(batch))
             finally:
                 self._is_idle = True
@@ -90,8 +91,12 @@ class LogWriter:
         """
         self._on_durable = on_durable
         while True:
-            if self._pending:
+            if self._pending and not self._to_offload:
+                self._is_idle = True  # from now on whoever appends writes, and need not wait for us
+                self.flush()
+            elif self._pending:
                 batch, must_roll = self._take_batch()
+                self._to_offload = max(0, self._to_offload - 1)
                 await self._offload(self._write, batch, must_roll)
                 on_durable(len(batch))
             elif self._is_finishing:
@@ -112,12 +117,18 @@ class LogWriter:
         return batch, must_roll
 
     def _write(self, batch: list[bytes], must_roll: bool) -> None:
-        started = self._clock()
         if must_roll:
             self._log.roll()
         self._log.append_batch(batch)
-        is_quick = self._clock() - started <= QUICK_SECONDS
-        self._quick_in_a_row = self._quick_in_a_row + 1 if is_quick else 0
+
+    def _write_on_the_spot(self, batch: list[bytes], must_roll: bool) -> None:
+        started = self._clock()
+        self._write(batch, must_roll)
+        if self._clock() - started <= QUICK_SECONDS:
+            self._offloaded_in_a_row = OFFLOADED_IN_A_ROW_MIN
+        else:
+            self._to_offload = self._offloaded_in_a_row
+            self._offloaded_in_a_row = min(2 * self._offloaded_in_a_row, OFFLOADED_IN_A_ROW_MAX)
 
     async def _sleep(self) -> None:
         self._is_idle = True

@@ -1,9 +1,9 @@
 """What drives client conversations: sockets in, sockets out.
 
 Trio's price is per task that wakes up, 15 to 20 us each, not per byte. So all plain sockets share one task:
-it waits on an epoll set, then drains every socket that is ready, then sends what came of it. In a prototype,
-with 50 synchronous readers: 2.06 times the throughput of the original, against 0.70 for a task and a stream per
-connection.
+it waits on an epoll set, then drains every socket that is ready, then sends what came of it. In a
+prototype, with 50 synchronous readers: 2.06 times the throughput of the original, against 0.70 for a task
+and a stream per connection.
 
 `PlainFront` is that task. Where there is no epoll, `StreamFront` serves each connection in a task of its
 own; it drives the same conversations over any Trio stream.

@@ -12,8 +12,8 @@ entry in `bodies` and in its parent's `children`, and nowhere else:
     acls        path -> its ACL in wire form; absent: open to everyone
 
 So answering a read is concatenation, and because dictionaries of bytes and ints are invisible to the garbage
-collector, a million znodes do not lengthen a collection. In a prototype, against one slotted object for a znode: 412
-instead of 650 bytes for 100 bytes of data, 1.7 instead of 90 ms for a full collection of 100,000.
+collector, a million znodes do not lengthen a collection. In a prototype, against one slotted object for a
+znode: 412 instead of 650 bytes for 100 bytes of data, 1.7 instead of 90 ms for a full collection of 100,000.
 
 Invariants:
   1. A node's parent exists, and was inserted into `bodies` before it: iteration meets parents first.

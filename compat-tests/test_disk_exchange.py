@@ -207,11 +207,13 @@ def test_there_and_back(tmp_path: Path, way: Sequence[Kind], variant: Variant) -
     with ExitStack() as running:
         first = running.enter_context(prepared(way[0], tmp_path, variant.settings | variant.first))
         second = running.enter_context(prepared(way[1], tmp_path, variant.settings))
+        # Without digests Apache cannot read a snapshot that has them, so on the way back they are on.
+        again = running.enter_context(prepared(way[0], tmp_path, variant.settings))
         first.start()
         with exchange_at(first.port, closes_sessions=variant.closes_sessions) as exchange:
             take_over(exchange, first, second)
             exchange.holders.pop().close()
-            take_over(exchange, second, first)
+            take_over(exchange, second, again)
             assert sum(writer.replies for writer in exchange.writers) > 1000
     snapshots = snapshots_in(tmp_path)
     assert len(snapshots) > 4

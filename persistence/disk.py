@@ -107,8 +107,8 @@ class RealFile:
             raise self._named(error) from error
 
     def _named(self, error: OSError) -> OSError:
-        """The system's errors on descriptors do not say which file it was."""
-        return OSError(error.errno, error.strerror, str(self._path))
+        """The system does not say where. The file may have been renamed since, its directory has not."""
+        return OSError(error.errno, error.strerror, str(self._path.parent))
 
     def close(self) -> None:
         os.close(self._fd)

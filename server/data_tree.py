@@ -212,10 +212,6 @@ class DataTree:
     def acl_of(self, path: bytes) -> bytes:
         return self.acls.get(path, OPEN_ACL)
 
-    def owner_of(self, path: bytes, body: bytes) -> int:
-        """The stored ephemeralOwner of a node."""
-        return self.owners.get(path) or shown_owner_of(body)
-
     def mtime_ms(self, path: bytes) -> int:
         return mtime_of(self.bodies[path])
 

@@ -30,7 +30,6 @@ log = structlog.get_logger()
 EXIT_OK = 0
 EXIT_UNEXPECTED = 1
 EXIT_DATA_DIR = 3
-EXIT_SNAPSHOT = 10
 
 REMEDY = "The disk failed or is full: what was acknowledged is safe; mend it or make room, then start again"
 _BACKLOG_DEFAULT = 50

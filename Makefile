@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SOURCES := jute persistence server tests bench compat-tests
+SOURCES := jute persistence quorum server tests bench compat-tests
 
 .PHONY: help
 help: ## list the targets

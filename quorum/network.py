@@ -1,0 +1,29 @@
+"""How servers reach each other: real sockets, or a simulator's.
+
+A host name is looked up anew at every dial: behind a name there may be another machine by now.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import trio
+
+
+class Network(Protocol):
+    async def listen(self, host: str | None, port: int) -> Sequence[trio.abc.Listener[trio.abc.Stream]]:
+        """Accept connections on an address, or on all of this machine's. Raises OSError."""
+        ...
+
+    async def dial(self, host: str, port: int) -> trio.abc.Stream:
+        """Connect. Raises OSError; how long that may take is the caller's to limit."""
+        ...
+
+
+class RealNetwork:
+    """TCP. Trio's streams send without delay (TCP_NODELAY), as all of these protocols want."""
+
+    async def listen(self, host: str | None, port: int) -> Sequence[trio.abc.Listener[trio.abc.Stream]]:
+        return await trio.open_tcp_listeners(port, host=host)
+
+    async def dial(self, host: str, port: int) -> trio.abc.Stream:
+        return await trio.open_tcp_stream(host, port)

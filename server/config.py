@@ -11,8 +11,9 @@ from typing import Literal
 
 import attrs
 
+from quorum.server_lines import Ensemble, Role, read_role
+from quorum.setting_text import BadValue
 from server.config_values import (
-    BadValue,
     anything_but,
     comma_list,
     exactly,
@@ -26,7 +27,6 @@ from server.config_values import (
     strict_int_or_unset,
     true_only,
 )
-from server.server_lines import Ensemble, Role, read_role
 from server.settings import bare, from_self, native, native_bool, prop
 
 DEFAULT_METRICS_PROVIDER = "org.apache.zookeeper.metrics.impl.DefaultMetricsProvider"

@@ -12,6 +12,8 @@ from typing import Any
 
 import attrs
 
+from quorum.server_lines import ALL_INTERFACES, bracketed
+from quorum.setting_text import BadValue
 from server.auth_settings import read_auth_providers, read_enforced_schemes
 from server.config import DEFAULT_METRICS_PROVIDER, FOUR_LETTER_WORDS, LoadedConfig, Note, ServerConfig
 from server.config_error import EXIT_UNEXPECTED, INVALID_ARGUMENTS, UNEXPECTED, ConfigError
@@ -24,10 +26,9 @@ from server.config_notes import (
     notes_on_unserved,
 )
 from server.config_sources import Entry, Sources
-from server.config_values import BadValue, comma_list
+from server.config_values import comma_list
 from server.ensemble_loading import with_ensemble
 from server.jvm_flags import JvmFlags, read_jvm_flags
-from server.server_lines import ALL_INTERFACES, bracketed
 from server.settings import Origin, Setting
 
 WITHOUT_A_FILE = {

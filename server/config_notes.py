@@ -5,9 +5,10 @@ Pure. Nothing in a configuration is passed over in silence: a key is honoured, o
 
 from collections.abc import Iterable, Mapping
 
+from quorum.server_lines import is_membership_key
+from quorum.setting_text import BadValue
 from server.config import DEFAULT_METRICS_PROVIDER, Note, ServerConfig
-from server.config_values import BadValue, strict_bool, strict_int, strict_long
-from server.server_lines import is_membership_key
+from server.config_values import strict_bool, strict_int, strict_long
 from server.settings import Origin, settings_of
 
 SETTINGS = settings_of(ServerConfig)

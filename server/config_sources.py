@@ -6,10 +6,10 @@ from typing import Any
 
 import attrs
 
+from quorum.setting_text import BadValue
 from server.config import Note
 from server.config_error import ConfigError, Place
 from server.config_notes import is_native
-from server.config_values import BadValue
 from server.jvm_flags import JvmFlags
 from server.settings import Origin, Setting
 

@@ -8,11 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from server.config import Note, ServerConfig
-from server.config_error import EXIT_UNEXPECTED, UNEXPECTED
-from server.config_sources import Sources
-from server.config_values import LONG_BITS, BadValue, parse_integer, true_only
-from server.server_lines import (
+from quorum.server_lines import (
     ALL_INTERFACES,
     ClientAddress,
     Ensemble,
@@ -21,6 +17,11 @@ from server.server_lines import (
     is_membership_key,
     read_ensemble,
 )
+from quorum.setting_text import LONG_BITS, BadValue, parse_integer
+from server.config import Note, ServerConfig
+from server.config_error import EXIT_UNEXPECTED, UNEXPECTED
+from server.config_sources import Sources
+from server.config_values import true_only
 
 _VERSION = re.compile(r"\.([0-9a-fA-F]+)")
 

@@ -9,8 +9,8 @@ import re
 
 import javaproperties
 
+from quorum.setting_text import BadValue, trimmed
 from server.config_sources import Entry
-from server.config_values import BadValue, trimmed
 
 LINE_END = re.compile(r"\r\n|\n|\r")
 

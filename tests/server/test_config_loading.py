@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from quorum.server_lines import Address, ClientAddress, Member, Role
 from server.config import FOUR_LETTER_WORDS, ServerConfig
 from server.config_error import ConfigError
 from server.config_loading import load_config, load_direct_form
 from server.config_notes import SETTINGS
-from server.server_lines import Address, ClientAddress, Member, Role
 from tests.server.zoo_cfg_files import config_from, load_text, messages, write_zoo_cfg
 
 SYNTAX = [

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from server.config_values import LONG_BITS, BadValue, parse_integer, port_in_range, trimmed
+from quorum.setting_text import LONG_BITS, BadValue, parse_integer, port_in_range, trimmed
 
 ALL_INTERFACES = "0.0.0.0"
 WRONG_FORM = (

@@ -90,9 +90,7 @@ def both_servers(profile: Profile, *, may_end: bool = False) -> Iterator[list[Si
 
 def _prepared(kind: Kind, profile: Profile) -> Server:
     settings = as_zoo_cfg(STILL) + as_zoo_cfg(profile.settings)
-    server = prepare_server(kind, settings, jvm_flags=(*SMALL_FLAGS, *STILL_FLAGS))
-    (server.home / "java.env").write_text(f'SERVER_JVMFLAGS="{" ".join(STILL_FLAGS)}"\n')  # read by ours
-    return server
+    return prepare_server(kind, settings, jvm_flags=(*SMALL_FLAGS, *STILL_FLAGS))
 
 
 def take(step: Step, sides: Sequence[Side]) -> tuple[Observation, Observation]:

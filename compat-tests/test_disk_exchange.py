@@ -85,9 +85,7 @@ def prepared(
     kind: Kind, data_dir: Path, settings: dict[str, str] | None = None, flag: str = NEVER_REAP
 ) -> Server:
     config = {**SETTINGS, **(settings or {})}
-    server = prepare_server(kind, config, data_dir=data_dir, jvm_flags=(*SMALL_FLAGS, flag))
-    (server.home / "java.env").write_text(f'SERVER_JVMFLAGS="{flag}"\n')  # read by ours
-    return server
+    return prepare_server(kind, config, data_dir=data_dir, jvm_flags=(*SMALL_FLAGS, flag))
 
 
 Look = tuple[dict[str, Seen], list[frozenset[str]]]

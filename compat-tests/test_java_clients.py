@@ -38,7 +38,6 @@ def start(kind: Kind) -> Server:
     """A server with nodes that have a time to live; it looks for what is to go every 200 ms."""
     settings = {"extendedTypesEnabled": "true"}
     server = prepare_server(kind, settings, jvm_flags=(*SMALL_FLAGS, CONTAINERS_OFTEN))
-    (server.home / "java.env").write_text(f'SERVER_JVMFLAGS="{CONTAINERS_OFTEN}"\n')
     server.start()
     return server
 

@@ -3,7 +3,7 @@
     with start_reference() as server:
         client = KazooClient(hosts=server.host_port)
 
-A test or a bench takes either kind (`start_server(kind)`), or an ensemble of both (`start_ensemble`). What
+A test or a bench takes either kind (`start_server(kind)`); `zk_ensembles.py` makes ensembles of both. What
 always holds: ports are free ones; a server that was returned has answered; a server ends with its `with`
 block or, at the latest, with this process; only processes started here are ever signalled.
 """
@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 from typing import Literal, Self, TypeAlias
@@ -43,7 +43,6 @@ DEFAULT_SETTINGS: Mapping[str, object] = {
     "admin.enableServer": "false",
     "4lw.commands.whitelist": "*",
 }
-ENSEMBLE_SETTINGS: Mapping[str, object] = {"initLimit": 10, "syncLimit": 5}
 OWN_SCRIPT_FLAGS = ("-Xmx1000m",)  # what bin/zkServer.sh gives the Java server
 SMALL_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1")  # for tests: starts sooner, takes less memory
 
@@ -63,11 +62,14 @@ def _leave_nothing_running() -> None:
 
 @attrs.define(eq=False)
 class Server:
-    """One server, running or not: the same ports, configuration and data through every restart."""
+    """One server, running or not: the same ports, configuration and data through every restart.
+
+    Its kind may change while it does not run: the other kind then starts on the same data.
+    """
 
     kind: Kind
-    command: Sequence[str]
-    home: Path  # zoo.cfg and server.log
+    jvm_flags: Sequence[str]
+    home: Path  # zoo.cfg, java.env and server.log
     data_dir: Path
     port: int
     _process: subprocess.Popen[bytes] | None = None
@@ -91,7 +93,12 @@ class Server:
         environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
         with (self.home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                self.command, cwd=self.home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                COMMANDS[self.kind](self.home / "zoo.cfg", self.jvm_flags),
+                cwd=self.home,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
         _running.add(self)
 
@@ -113,15 +120,33 @@ class Server:
     def has_ended(self) -> bool:
         return self._process is None or self._process.poll() is not None
 
+    @property
+    def ended_by_itself(self) -> bool:
+        return self._process is not None and self.has_ended
+
     def failure(self, how: str) -> ServerFailed:
         """What to raise when it did not do as it should: says how, and ends with its log."""
         return ServerFailed(f"the {self.kind} server {how}; the end of its log:\n{self.log_text[-4000:]}")
 
     def is_serving(self) -> bool:
+        return self.mode is not None
+
+    @property
+    def mode(self) -> str | None:
+        """What `srvr` calls it: standalone, leader, follower, observer or read-only; None if not serving."""
+        return self.srvr().get("Mode")
+
+    def srvr(self) -> dict[str, str]:
+        """The lines of `srvr` by what stands before the colon; none if nobody answers."""
         try:  # A server that is about to serve may take a question and never answer it, hence the short wait.
-            return "Mode: " in self.four_letter_word("srvr", seconds=0.5)
+            lines = self.four_letter_word("srvr", seconds=0.5).splitlines()
         except OSError:
-            return False
+            return {}
+        return dict(line.split(": ", 1) for line in lines if ": " in line)
+
+    def mntr(self) -> dict[str, str]:
+        lines = self.four_letter_word("mntr").splitlines()
+        return dict(line.split("\t", 1) for line in lines if "\t" in line)
 
     def four_letter_word(self, word: str, seconds: float = 10) -> str:
         with socket.create_connection((HOST, self.port), timeout=seconds) as probe:
@@ -202,24 +227,6 @@ def start_server(
     return server
 
 
-@contextlib.contextmanager
-def start_ensemble(
-    kinds: Sequence[Kind], config: Settings = "", *, jvm_flags: Sequence[str] = SMALL_FLAGS
-) -> Iterator[list[Server]]:
-    """Servers 1, 2, ... of the given kinds as one serving ensemble; server N is at index N - 1."""
-    ports = iter(free_ports(2 * len(kinds)))
-    members = {f"server.{n}": f"{HOST}:{next(ports)}:{next(ports)}" for n in range(1, len(kinds) + 1)}
-    shared = as_zoo_cfg(ENSEMBLE_SETTINGS) + as_zoo_cfg(members) + as_zoo_cfg(config)
-    with contextlib.ExitStack() as running:
-        servers = [prepare_server(kind, shared, jvm_flags=jvm_flags) for kind in kinds]
-        for my_id, server in enumerate(servers, 1):
-            (server.data_dir / "myid").write_text(f"{my_id}\n")
-            running.enter_context(server).spawn()
-        for server in servers:
-            server.wait_until_serving()
-        yield servers
-
-
 def prepare_server(
     kind: Kind,
     config: Settings = "",
@@ -234,10 +241,11 @@ def prepare_server(
     place = {"dataDir": data_dir, "clientPort": free_ports(1)[0]}
     # Of equal keys the last one counts, so the caller has the last word.
     text = as_zoo_cfg(DEFAULT_SETTINGS) + as_zoo_cfg(place) + as_zoo_cfg(config)
-    zoo_cfg = home / "zoo.cfg"
-    zoo_cfg.write_text(text)
+    (home / "zoo.cfg").write_text(text)
+    properties = " ".join(flag for flag in jvm_flags if flag.startswith("-D"))
+    (home / "java.env").write_text(f'SERVER_JVMFLAGS="{properties}"\n')  # read by ours
     port = int(javaproperties.loads(text)["clientPort"])
-    return Server(kind, COMMANDS[kind](zoo_cfg, jvm_flags), home, data_dir, port)
+    return Server(kind, jvm_flags, home, data_dir, port)
 
 
 def as_zoo_cfg(settings: Settings) -> str:

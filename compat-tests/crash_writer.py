@@ -31,6 +31,7 @@ from crash_model import (
 from differential_steps import Op
 from raw_client import Reader
 from session_client import Lost, Refused, Reply, Request, SessionClient, Stat
+from whole_tree import read_tree
 
 BASE: Final = "/crash"
 QUEUE: Final = f"{BASE}/queue"
@@ -75,6 +76,8 @@ class Writer:
     port: int
     rng: random.Random
     ledger: Ledger
+    stays_apart: bool = False  # writes below its own node alone, in one session, so it may be settled alone
+    pause_seconds: float = 0.0
     acked: Model = attrs.field(init=False)
     acked_count: int = 0
     in_flight_happened: int = 0
@@ -110,6 +113,8 @@ class Writer:
                     self._open_session()
                 self._send(self.rng.randint(1, _WINDOW))
                 self._receive_until(self.rng.randint(0, _WINDOW // 2))
+                if self.pause_seconds:
+                    stop.wait(self.pause_seconds)
             if self._client is not None:
                 self._receive_until(0)
         except (Lost, TimeoutError):
@@ -171,6 +176,11 @@ class Writer:
         elif isinstance(write, Create) and wire.read_text(reader) not in self.acked.nodes:
             raise Violation(f"{write} was answered with another path")
 
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is unknown."""
+        return not self._in_flight
+
     def drop(self) -> None:
         """Hang up; the session lives on."""
         if self._client is not None:
@@ -196,6 +206,17 @@ class Writer:
             return 0
         return self._client.id
 
+    def settle_alone(self) -> None:
+        """The same without an auditor, while others go on; it must be attached, and stay apart."""
+        assert self.stays_apart
+        assert self._client is not None
+        self._client.call(wire.sync(self.acked.root))
+        nodes = {
+            path: found_node(seen.data or b"", seen.stat)
+            for path, seen in read_tree(self._client, self.acked.root).items()
+        }
+        self.settle(Model(self.acked.root, nodes, session_id=self._client.id))
+
     def settle(self, found: Model) -> None:
         """Learn what became of the writes in flight; Violation unless some of them, in order, explain it."""
         outcome = settle(self.acked, self._in_flight, found, after=self._last_zxid)
@@ -211,14 +232,13 @@ class Writer:
     # -- drawing writes
 
     def _draw(self) -> Write:
-        kinds: list[tuple[int, Callable[[], Write]]] = [
-            (60, self._part),
-            (15, self._multi),
+        own: list[tuple[int, Callable[[], Write]]] = [(60, self._part), (15, self._multi)]
+        shared: list[tuple[int, Callable[[], Write]]] = [
             (12, lambda: Enqueue(self._data())),
             (12, self._dequeue),
             (1 if self._serial > 200 else 0, CloseSession),
         ]
-        return self._one_of(kinds)()
+        return self._one_of(own if self.stays_apart else own + shared)()
 
     def _part(self) -> Part:
         kinds: list[tuple[int, Callable[[], Part]]] = [

@@ -1,5 +1,7 @@
 """A session with a server over the bare wire: it outlives connections and servers, and hides no zxid.
 
+A session's time never goes back: a reply whose zxid is less than one before it is refused as Malformed.
+
 Requests are pairs of a type and a body, made by the functions below. They may be sent ahead of their replies;
 replies come in order. Watches are never set, so whatever arrives is a reply.
 """
@@ -141,6 +143,11 @@ def get_ephemerals(prefix: str) -> Request:
     return Op.GET_EPHEMERALS, wire_string(prefix)
 
 
+def sync(path: str) -> Request:
+    """Answered once this server knows all that was committed before."""
+    return Op.SYNC, wire_string(path)
+
+
 def add_digest_auth(user_and_password: str) -> Request:
     return Op.AUTH, wire_int(0) + wire_string("digest") + wire_buffer(user_and_password.encode())
 
@@ -254,6 +261,8 @@ class SessionClient:
         frame = self._frame()
         reader = Reader(frame)
         reply = Reply(reader.read_int(), reader.read_long(), reader.read_int(), reader.rest)
+        if reply.xid > 0 and reply.zxid < self.last_zxid:
+            raise Malformed(f"time went back from 0x{self.last_zxid:x}: {reply}")
         self.last_zxid = max(self.last_zxid, reply.zxid)
         return reply
 

@@ -218,12 +218,16 @@ class Ensemble:
         The zxid that all of them have reached then.
         """
         zxid = self._commit_something(through or tuple(self.running))
+        self.wait_until_all_at(zxid)
+        return zxid
+
+    def wait_until_all_at(self, zxid: int) -> None:
+        """Until every running member has applied this."""
         wait_until(
             lambda: all(self.zxid_of(server_id) >= zxid for server_id in self.running),
             lambda: self.failure(f"is not where it should be, at 0x{zxid:x}"),
             EQUAL_SECONDS_MAX,
         )
-        return zxid
 
     def zxid_of(self, server_id: int) -> int:
         """Of the last transaction it has applied; -1 if it does not serve."""

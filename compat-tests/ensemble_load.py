@@ -1,0 +1,248 @@
+"""Clients of an ensemble that check what they are told, while its members come and go.
+
+Writers remember every acknowledged write (crash_writer.py). When their connection ends they go to another
+member with the same session, find all of it there, and learn about what was in flight. Readers wander from
+member to member all the time. None of them may ever see time go back, or lose a session in time.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Final, Protocol
+
+import attrs
+import session_client as wire
+from crash_model import Violation
+from crash_writer import BASE, SESSION_MS, Ledger, Writer
+from raw_client import Reader
+from session_client import Lost, SessionClient
+from whole_tree import Seen, differences, read_tree
+from zk_ensembles import Ensemble
+
+OUTAGE_SECONDS_MAX: Final = 25.0  # less than a session's timeout
+RETRY_SECONDS: Final = 0.02
+DIGEST_INTERVAL: Final = 128  # of zxids: every so many, `hash` tells the digest
+FILLER: Final = "/filler"
+LOCAL: Final = "/zookeeper/config"  # its Stat is every server's own
+
+
+class Client(Protocol):
+    """The body of a thread; `failure` is what ended it too early."""
+
+    failure: Exception | None
+
+    def run(self, stop: Event) -> None: ...
+
+
+@attrs.define(eq=False)
+class Roamer:
+    """Chooses the member to go to next; `moves` counts."""
+
+    ports: Sequence[int]
+    rng: random.Random
+    moves: int = 0
+
+    def visit(self, attach: Callable[[int], object]) -> None:
+        """Attach to some member; Violation if there is none for too long."""
+        deadline = time.monotonic() + OUTAGE_SECONDS_MAX
+        while True:
+            try:
+                attach(self.rng.choice(self.ports))
+            except (Lost, TimeoutError):
+                if time.monotonic() > deadline:
+                    raise Violation(f"no member took a session in {OUTAGE_SECONDS_MAX} s") from None
+                time.sleep(RETRY_SECONDS)
+            else:
+                self.moves += 1
+                return
+
+
+@attrs.define(eq=False)
+class RoamingWriter:
+    """Writes through whichever member has its session."""
+
+    writer: Writer
+    roamer: Roamer
+    failure: Exception | None = None
+
+    def run(self, stop: Event) -> None:
+        try:
+            while not stop.is_set():
+                self.writer.run(stop)
+                if self.writer.failure is not None:
+                    raise self.writer.failure
+                if not self.writer.is_settled or not stop.is_set():
+                    self.roamer.visit(self.go_on)
+        except Exception as failure:  # kept for the thread that waits for us
+            self.failure = failure
+
+    def go_on(self, port: int) -> None:
+        """At another member, which knows the session and all that was acknowledged."""
+        if not self.writer.attach(port):
+            raise Violation(f"the session of {self.writer.acked.root} is gone")
+        self.writer.settle_alone()
+
+
+@attrs.define(eq=False)
+class RoamingReader:
+    """Reads what the writers write, at one member after the other, in one session."""
+
+    client: SessionClient
+    roamer: Roamer
+    roots: Sequence[str]
+    failure: Exception | None = None
+    reads: int = 0
+    _seen: dict[str, tuple[int, int]] = attrs.field(factory=dict)
+
+    def run(self, stop: Event) -> None:
+        try:
+            while not stop.wait(0.05):
+                self.roamer.visit(self._look)
+        except Exception as failure:  # kept for the thread that waits for us
+            self.failure = failure
+
+    def _look(self, port: int) -> None:
+        self.client.attach(port)
+        for root in self.roots:
+            stat = self._stat(root)
+            before = self._seen.get(root, (0, 0))
+            if stat < before:
+                raise Violation(f"{root} had pzxid and cversion {before}, and now {stat}")
+            self._seen[root] = stat
+            self.reads += 1
+
+    def _stat(self, root: str) -> tuple[int, int]:
+        reader = Reader(self.client.call(wire.get_children(root)).body)
+        wire.read_names(reader)
+        stat = wire.read_stat(reader)
+        return stat.pzxid, stat.cversion
+
+
+@attrs.define(eq=False)
+class EnsembleLoad:
+    """The clients of one ensemble."""
+
+    ensemble: Ensemble
+    writers: list[RoamingWriter]
+    readers: list[RoamingReader]
+    ledger: Ledger
+
+    @classmethod
+    def begin(
+        cls, ensemble: Ensemble, seed: int, *, writers: int = 3, readers: int = 1, pause_seconds: float = 0.0
+    ) -> "EnsembleLoad":
+        ports = [server.port for server in ensemble.servers.values()]
+        with SessionClient.open(ports[0], SESSION_MS) as client:
+            client.call(wire.create(BASE, b""))
+            client.close()
+        ledger = Ledger()
+        load = cls(ensemble, [], [], ledger)
+        for index in range(writers):
+            rng = random.Random(f"{seed} writer {index}")
+            writer = Writer(index, ports[0], rng, ledger, stays_apart=True, pause_seconds=pause_seconds)
+            writer.begin()
+            load.writers.append(RoamingWriter(writer, Roamer(ports, rng)))
+        roots = [each.writer.acked.root for each in load.writers]
+        for index in range(readers):
+            roamer = Roamer(ports, random.Random(f"{seed} reader {index}"))
+            load.readers.append(RoamingReader(SessionClient.open(ports[0], SESSION_MS), roamer, roots))
+        return load
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(each.writer.acked_count for each in self.writers)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The clients are at it until the block ends; then nothing is in flight any more."""
+        stop = Event()
+        clients: list[Client] = [*self.writers, *self.readers]
+        threads = [Thread(target=client.run, args=(stop,)) for client in clients]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+            self._wait_for_progress()
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        for client in clients:
+            if client.failure is not None:
+                raise client.failure
+
+    def _wait_for_progress(self) -> None:
+        """What happened last was felt by the clients, and overcome."""
+        before = [each.writer.acked_count for each in self.writers]
+        deadline = time.monotonic() + OUTAGE_SECONDS_MAX
+        while any(
+            each.writer.acked_count == count and each.failure is None
+            for each, count in zip(self.writers, before, strict=True)
+        ):
+            if time.monotonic() > deadline:
+                raise self.ensemble.failure("acknowledges nothing any more")
+            time.sleep(RETRY_SECONDS)
+
+    def audit(self) -> None:
+        """All members have the same tree and digests; every acknowledged write is in it."""
+        for each in self.writers:
+            each.roamer.visit(each.go_on)
+        assert_all_equal(self.ensemble)
+
+    def close(self) -> None:
+        for each in self.writers:
+            each.writer.drop()
+        for reader in self.readers:
+            reader.client.drop()
+
+
+def assert_all_equal(ensemble: Ensemble) -> None:
+    """Every running member shows the same tree, and has had the same digests on the way."""
+    reach_a_digest(ensemble)
+    first, *others = ensemble.running
+    expected = tree_of(ensemble, first)
+    for server_id in others:
+        found = differences(expected, tree_of(ensemble, server_id))
+        assert not found, f"server {first} and server {server_id}:\n" + "\n".join(found[:20])
+    assert_same_digests(ensemble)
+
+
+def tree_of(ensemble: Ensemble, server_id: int) -> dict[str, Seen]:
+    with SessionClient.open(ensemble[server_id].port, SESSION_MS) as client:
+        tree = read_tree(client)
+        client.close()
+    tree.pop(LOCAL, None)
+    return tree
+
+
+def reach_a_digest(ensemble: Ensemble) -> None:
+    """Write until the last transaction is one whose digest the members tell; hardly anyone else writes."""
+    with SessionClient.open(ensemble[ensemble.wait_for_leader()].port, SESSION_MS) as client:
+        client.call(wire.create(FILLER, b""))
+        zxid = client.call(wire.set_data(FILLER, b"")).zxid
+        while missing := -zxid % DIGEST_INTERVAL:
+            for reply in client.call_all([wire.set_data(FILLER, b"")] * missing):
+                zxid = reply.zxid
+    ensemble.wait_until_all_at(zxid)
+
+
+def assert_same_digests(ensemble: Ensemble) -> None:
+    """At every zxid that several members tell of; and none of them ever noticed a mismatch itself."""
+    histories = {server_id: digests_of(ensemble, server_id) for server_id in ensemble.running}
+    last = {max(history, default=0) for history in histories.values()}
+    assert len(last) == 1, f"the last digests are of {last}"
+    seen: dict[int, tuple[int, str]] = {}
+    for server_id, history in histories.items():
+        for zxid, digest in history.items():
+            other, expected = seen.setdefault(zxid, (server_id, digest))
+            assert digest == expected, f"at 0x{zxid:x} server {server_id} differs from server {other}"
+        mismatches = ensemble[server_id].mntr()["zk_digest_mismatches_count"]
+        assert mismatches == "0", f"server {server_id} counts {mismatches} mismatches"
+
+
+def digests_of(ensemble: Ensemble, server_id: int) -> dict[int, str]:
+    """The digests that this member tells, by zxid."""
+    lines = ensemble[server_id].four_letter_word("hash").splitlines()
+    return {int(zxid, 16): digest for zxid, digest in (line.split(": ") for line in lines)}

@@ -8,7 +8,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SOURCES := jute persistence quorum server tests bench compat-tests
+SOURCES := jute persistence quorum server tests bench compat-tests scripts
+COMPILED := build/compiled
 
 .PHONY: help
 help: ## list the targets
@@ -35,9 +36,21 @@ $(READY): pyproject.toml
 run: setup ## one server on 127.0.0.1:2181 with its data under ./data; make run CONFIG=zoo.cfg to choose
 	$(BIN)/triokeeper start $(CONFIG)
 
+.PHONY: compile
+compile: setup ## the same server with its hot modules compiled, in build/compiled
+	$(BIN)/python scripts/compile_hot_modules.py
+
+.PHONY: run-compiled
+run-compiled: compile ## like run, from build/compiled: about twice as fast at writing
+	PYTHONPATH=$(COMPILED) $(BIN)/triokeeper start $(CONFIG)
+
 .PHONY: test
 test: lint ## all that a change must pass
 	$(BIN)/python -m pytest
+
+.PHONY: test-compiled
+test-compiled: compile ## the tests of the server and its files against the compiled modules
+	$(BIN)/python -m pytest --override-ini 'pythonpath=$(COMPILED) . compat-tests' tests/server tests/persistence
 
 .PHONY: lint
 lint: setup ## ruff (rules and format), mypy --strict, import contracts

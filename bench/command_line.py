@@ -18,8 +18,10 @@ from bench.load import LoadgenUnavailable, build_loadgen
 from bench.measure import QUICK, Plan, Round, figures_of_sizes, measure_loads, measure_sizes
 from bench.report import Comparison, figure_table, load_table
 from bench.workloads import COLD_START, IDLE_RSS, LOADED_RSS, LOADS, Figure, Load
+from scripts.compile_hot_modules import compile_hot_modules
 
 KINDS: Sequence[Kind] = ("reference", "triokeeper")
+TRIOKEEPER_NAMES = ("Triokeeper, pure Python", "Triokeeper, compiled")
 
 
 @attrs.frozen
@@ -50,8 +52,14 @@ class Choice:
     default=KINDS,
     help="Once: this server alone. Twice: the base, then the candidate; the same two show the noise.",
 )
+@click.option("--pure", is_flag=True, help="Triokeeper from the sources, without compiling its hot modules.")
 def main(
-    quick: bool, patterns: tuple[str, ...], rounds: int | None, output: Path | None, sides: Sequence[Kind]
+    quick: bool,
+    patterns: tuple[str, ...],
+    rounds: int | None,
+    output: Path | None,
+    sides: Sequence[Kind],
+    pure: bool,
 ) -> None:
     """Run Triokeeper and the Java server in turns through the same loads and print the ratios."""
     signal.signal(signal.SIGTERM, _exit_in_order)
@@ -64,6 +72,9 @@ def main(
         build_loadgen()
     except LoadgenUnavailable as unavailable:
         raise click.ClickException(str(unavailable)) from None
+    if not pure and "triokeeper" in sides:
+        click.echo("compiling the hot modules", err=True)
+        os.environ["TRIOKEEPER_CODE"] = str(compile_hot_modules())
     sides = available(sides)
     if not sides:
         raise click.ClickException("no server to measure")
@@ -144,7 +155,9 @@ def render(
 
 
 def name_of(kind: Kind) -> str:
-    return f"ZooKeeper {find_reference().version}" if kind == "reference" else "Triokeeper"
+    if kind == "reference":
+        return f"ZooKeeper {find_reference().version}"
+    return TRIOKEEPER_NAMES["TRIOKEEPER_CODE" in os.environ]
 
 
 def description(sides: Sequence[Kind], rounds: int, plan: Plan) -> str:

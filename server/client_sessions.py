@@ -10,8 +10,6 @@ one it is in ends.
 
 from collections.abc import Iterable
 
-import attrs
-
 from jute.errors import SessionExpired, UnknownSession
 
 PASSWORD_BYTES = 16
@@ -44,15 +42,17 @@ def first_session_id(server_id: int, now_ms: int) -> int:
     return base - (1 << 64) if base >> 63 else base
 
 
-@attrs.define(eq=False)
 class Session:
     """One client's session, connected or not."""
 
-    id: int
-    timeout_ms: int
-    heard_ms: int
-    bucket_ms: int = 0
-    is_closing: bool = False
+    __slots__ = ("bucket_ms", "heard_ms", "id", "is_closing", "timeout_ms")
+
+    def __init__(self, session_id: int, timeout_ms: int, heard_ms: int) -> None:
+        self.id = session_id
+        self.timeout_ms = timeout_ms
+        self.heard_ms = heard_ms
+        self.bucket_ms = 0
+        self.is_closing = False
 
 
 class Sessions:

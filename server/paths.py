@@ -19,7 +19,7 @@ UNDELETABLE = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
 
 # Control characters, surrogates and private use, specials; everything beyond the basic plane would need
 # surrogates in Java and is therefore invalid too.
-_BAD_CHARACTER = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
+_BAD_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
 _BAD_ASCII = re.compile(rb"[\x00-\x1f\x7f]")
 _BAD_COMPONENT = re.compile(rb"//|/\.\.?(/|\Z)")
 

@@ -73,36 +73,48 @@ class Limits:
 InFlight = tuple[Txn, ClientConnection | None, int, int, int, int]
 
 
-@attrs.define(eq=False, kw_only=True)
 class Pipeline:
     """One server's state and the writes on their way into it."""
 
-    tree: DataTree
-    sessions: Sessions
-    rules: AccessRules
-    preparer: Preparer
-    sink: TxnSink
-    limits: Limits = attrs.field(factory=Limits)
-    throttle: ConnectionThrottle = attrs.field(factory=lambda: ConnectionThrottle(0))
-    watches: Watches = attrs.field(factory=Watches)
-    stats: ServerStats = attrs.field(factory=ServerStats)
-    digest_history: DigestHistory = attrs.field(factory=DigestHistory)
-    handshake_weights: tuple[int, int] = (1, 1)  # tokens for a new session, for a renewed one
-    answer_word: Callable[[ClientConnection, str], bytes] | None = None
-    now_ms: int = 0
-    wall_ms: int = 0
-    connections: dict[int, ClientConnection] = attrs.field(factory=dict)  # by session
-    in_flight: deque[InFlight] = attrs.field(factory=deque)
-    queued_reads: int = 0  # waiting behind writes of their own connection
-    reads_in_batch: int = 0
-    outstanding_bytes: int = 0  # of requests in flight and reads that wait
-    large_bytes: int = 0  # of large requests in flight
-    resumable: list[ClientConnection] = attrs.field(factory=list)
-
-    def __attrs_post_init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        tree: DataTree,
+        sessions: Sessions,
+        rules: AccessRules,
+        preparer: Preparer,
+        sink: TxnSink,
+        limits: Limits | None = None,
+        throttle: ConnectionThrottle | None = None,
+        handshake_weights: tuple[int, int] = (1, 1),
+    ) -> None:
+        self.tree = tree
+        self.sessions = sessions
+        self.rules = rules
+        self.preparer = preparer
+        self.sink = sink
+        self.limits = limits or Limits()
+        self.throttle = throttle or ConnectionThrottle(0)
+        self.handshake_weights = handshake_weights  # tokens for a new session, for a renewed one
+        self.watches = Watches()
+        self.stats = ServerStats()
+        self.digest_history = DigestHistory()
+        self.answer_word: Callable[[ClientConnection, str], bytes] | None = None
+        self.now_ms = 0
+        self.wall_ms = 0
+        self.connections: dict[int, ClientConnection] = {}  # by session
+        self.in_flight: deque[InFlight] = deque()
+        self.queued_reads = 0  # waiting behind writes of their own connection
+        self.reads_in_batch = 0
+        self.outstanding_bytes = 0  # of requests in flight and reads that wait
+        self.large_bytes = 0  # of large requests in flight
+        self.resumable: list[ClientConnection] = []
         self.tree.triggers = self.watches
-        self.watches.count_told = lambda event, watchers: self.stats.watchers_told[event].add(watchers)
+        self.watches.count_told = self._count_told
         self.tree.tracks_digest = False  # the preparer knows it, one transaction ahead
+
+    def _count_told(self, event: int, watchers: int) -> None:
+        self.stats.watchers_told[event].add(watchers)
 
     def begin_batch(self, now_ms: int, wall_ms: int) -> None:
         """Something happened: this is the time for everything that follows from it."""
@@ -137,7 +149,7 @@ class Pipeline:
             return _SHORT_REPLY_BYTES + _CHILD_NAME_BYTES * len(owned)
         if op not in _LONG_READS:
             return _SHORT_REPLY_BYTES + len(body)
-        path = body[4:-1]  # between its length and the watch flag
+        path = body[4 : max(4, len(body) - 1)]  # between its length and the watch flag
         pending = self.preparer.pending.get(path)
         if op == _GET_DATA:
             node = self.tree.bodies.get(path, b"") if pending is None else pending.body

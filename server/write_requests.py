@@ -117,7 +117,7 @@ def _parse_args(op: int, reader: WireReader) -> Any:
 
 def _path(reader: WireReader) -> bytes | None:
     path = reader.read_string()
-    return path if path is None else canonical(path)
+    return None if path is None else canonical(path)
 
 
 def _parse_multi(body: bytes) -> list[Operation]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jute.errors import NodeExists, NoNode
 from server.acls import OPEN_ACL
 from server.apply_txn import apply_txn
-from server.data_tree import DataTree, NoTriggers
+from server.data_tree import DataTree
 from server.txns import (
     CLOSE_SESSION,
     CREATE,
@@ -156,10 +156,13 @@ def test_a_multi_is_applied_whole_before_its_zxid_is_the_last() -> None:
     tree = DataTree()
     seen = []
 
-    class Watching(NoTriggers):
+    class Watching:
         def trigger_data(self, path: bytes, event: int, zxid: int, acl: bytes) -> object:
             seen.append((path, tree.last_zxid))
             return None
+
+        def trigger_child(self, path: bytes, event: int, zxid: int, acl: bytes, told: object = None) -> None:
+            pass
 
     tree.triggers = Watching()
     parts = [(CREATE, (path, b"\0\0\0\0", OPEN_ACL, 0, -1)) for path in (b"/a", b"/a/b")]

@@ -1,0 +1,117 @@
+"""The same sources with the hot modules compiled by mypyc, in a folder of their own: build/compiled.
+
+The checkout itself stays pure Python, and is what tests and tools import unless they are told otherwise.
+Whoever puts build/compiled first on PYTHONPATH gets the extension modules instead; nothing else differs, and
+what is not compiled is the same file copied. The folder is made anew whenever a source, this list or Python
+changes.
+
+One thing that works in Python does not work compiled (mypyc 2.4): a slice of bytes whose end lies before its
+start is an error there instead of being empty.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+TARGET = CHECKOUT / "build" / "compiled"
+PACKAGES = ("jute", "persistence", "quorum", "server")
+
+# What runs for every request. The shells stay as they are: a coroutine does not get faster by being compiled.
+HOT_MODULES = (
+    "persistence/log_format.py",
+    "server/apply_txn.py",
+    "server/client_protocol.py",
+    "server/client_sessions.py",
+    "server/data_tree.py",
+    "server/paths.py",
+    "server/pipeline.py",
+    "server/prepare_txn.py",
+    "server/read_requests.py",
+    "server/summaries.py",
+    "server/txns.py",
+    "server/watches.py",
+    "server/wire_reader.py",
+    "server/write_requests.py",
+)
+
+
+_SHOWN_CHARACTERS_MAX = 4000
+
+
+class CompilerUnavailable(Exception):
+    """There is nothing to compile with; the message says what is missing."""
+
+
+class CompilationFailed(Exception):
+    """A module could not be compiled; the message is the compiler's own."""
+
+
+def compile_hot_modules() -> Path:
+    """The folder with the compiled server, made now unless it is there and up to date."""
+    stamp = TARGET / "made-from.sha256"
+    wanted = digest_of_sources()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return TARGET
+    check_compiler()
+    unfinished = TARGET.with_name(f"{TARGET.name}.{os.getpid()}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    for package in PACKAGES:
+        shutil.copytree(
+            CHECKOUT / package, unfinished / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    build_extensions(unfinished)
+    (unfinished / stamp.name).write_text(wanted)
+    shutil.rmtree(TARGET, ignore_errors=True)
+    unfinished.rename(TARGET)
+    return TARGET
+
+
+def digest_of_sources() -> str:
+    digest = hashlib.sha256(f"{sys.version} {sysconfig.get_platform()}".encode())
+    sources = [Path(__file__), *(path for package in PACKAGES for path in (CHECKOUT / package).rglob("*.py"))]
+    for path in sorted(sources):
+        digest.update(str(path.relative_to(CHECKOUT)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def check_compiler() -> None:
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    if shutil.which(compiler) is None:
+        raise CompilerUnavailable(f"no C compiler: {compiler} is not on the PATH")
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    if not header.exists():
+        raise CompilerUnavailable(f"no {header}: on Debian, apt-get install python3-dev")
+
+
+def build_extensions(folder: Path) -> None:
+    """In a process of its own, because setuptools works on the current folder and mypyc on global state.
+
+    It is quiet unless it fails.
+    """
+    program = (
+        "from mypyc.build import mypycify; from setuptools import setup; import sys; "
+        "setup(name='triokeeper-hot-modules', packages=[], ext_modules=mypycify(sys.argv[3:]), "
+        "script_args=sys.argv[1:3])"
+    )
+    mypy_options = ("--explicit-package-bases", "--python-executable", sys.executable)
+    finished = subprocess.run(
+        [sys.executable, "-c", program, "build_ext", "--inplace", *mypy_options, *HOT_MODULES],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+    )
+    if finished.returncode:
+        raise CompilationFailed((finished.stdout + finished.stderr)[-_SHOWN_CHARACTERS_MAX:])
+
+
+if __name__ == "__main__":
+    try:
+        print(compile_hot_modules())
+    except (CompilerUnavailable, CompilationFailed) as failure:
+        sys.exit(f"not compiled: {failure}")

@@ -90,7 +90,7 @@ class Server:
     def spawn(self) -> None:
         """Start the process and return at once; `wait_until_serving` is the other half of `start`."""
         assert self._process is None, "the server does not run yet"
-        environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
+        environment = os.environ | {"PYTHONPATH": os.environ.get("TRIOKEEPER_CODE", str(CHECKOUT))}
         with (self.home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 COMMANDS[self.kind](self.home / "zoo.cfg", self.jvm_flags),
@@ -292,7 +292,8 @@ def _reference_command(zoo_cfg: Path, jvm_flags: Sequence[str]) -> list[str]:
 
 
 def _triokeeper_command(zoo_cfg: Path, _jvm_flags: Sequence[str]) -> list[str]:
-    """What the command `triokeeper` runs, but surely from this checkout, whatever is installed."""
+    """What the command `triokeeper` runs, but surely from this checkout, whatever is installed; or from the
+    folder in TRIOKEEPER_CODE, such as build/compiled."""
     return [sys.executable, "-c", "from server.cli import main; main()", "start", str(zoo_cfg)]
 
 

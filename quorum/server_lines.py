@@ -5,10 +5,14 @@
     group.<id>=<server id>:<server id>...
     weight.<server id>=<votes>
 
+The same lines and `version=<hexadecimal>` are the config text: the data of `/zookeeper/config`, and how
+servers tell each other of the members.
+
 Pure. A mistake is a `BadValue` that carries the key.
 """
 
 import enum
+import re
 from collections.abc import Mapping
 
 import attrs
@@ -20,6 +24,7 @@ WRONG_FORM = (
     " does not have the form server_config or server_config;client_config where server_config is the pipe"
     " separated list of host:port:port or host:port:port:type and client_config is port or host:port"
 )
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F]{1,16}")
 EXAMPLE_LINE = "write it like zoo1.example.org:2888:3888:participant;2181"
 
 
@@ -64,9 +69,13 @@ class Member:
     client_is_static: bool = False
 
     def __str__(self) -> str:
-        """The canonical text, as `/zookeeper/config` and the dynamic file hold it."""
-        server = "|".join(f"{address}:{self.role.value}" for address in self.addresses)
-        return server if self.client is None else f"{server};{self.client}"
+        """The canonical text, as `/zookeeper/config` and the dynamic file hold it.
+
+        A client address that came from clientPort stays out of it: it is this server's own affair.
+        """
+        addresses = sorted(self.addresses, key=lambda address: address.host)
+        server = "|".join(map(str, addresses)) + f":{self.role.value}"
+        return server if self.client is None or self.client_is_static else f"{server};{self.client}"
 
 
 @attrs.frozen(kw_only=True)
@@ -83,6 +92,18 @@ class Ensemble:
 
     def with_role(self, role: Role) -> list[Member]:
         return [member for member in self.members.values() if member.role is role]
+
+    @property
+    def voters(self) -> frozenset[int]:
+        return frozenset(member.server_id for member in self.with_role(Role.PARTICIPANT))
+
+    @property
+    def observers(self) -> frozenset[int]:
+        return frozenset(member.server_id for member in self.with_role(Role.OBSERVER))
+
+    @property
+    def is_hierarchical(self) -> bool:
+        return bool(self.groups or self.weights)
 
 
 def bracketed(host: str) -> str:
@@ -117,12 +138,15 @@ def read_ensemble(lines: Mapping[str, str], *, version: int = 0, multi_address: 
                 weights[_id_in(key)] = parse_integer(text, LONG_BITS)
         except BadValue as problem:
             raise attrs.evolve(problem, key=key) from None
-    if groups or weights:
-        _check_groups(members, groups)
-        weights = {
-            server_id: weights.get(server_id, 1) for server_id in sorted(members.keys() | weights.keys())
-        }
-    return Ensemble(members=dict(sorted(members.items())), groups=groups, weights=weights, version=version)
+    ensemble = Ensemble(
+        members=dict(sorted(members.items())), groups=groups, weights=weights, version=version
+    )
+    if not ensemble.is_hierarchical:
+        return ensemble
+    _check_groups(members, groups)
+    all_weights = {**dict.fromkeys(ensemble.voters, 1), **weights}
+    _check_weights(all_weights, groups)
+    return attrs.evolve(ensemble, weights=dict(sorted(all_weights.items())))
 
 
 def _id_in(key: str) -> int:
@@ -139,6 +163,69 @@ def _check_groups(members: Mapping[int, Member], groups: Mapping[int, tuple[int,
         if member.role is Role.PARTICIPANT and member.server_id not in grouped:
             wording = f"Server {member.server_id} is not in a group"
             raise BadValue(wording, "list every participant in one group.<id>=<server>:<server> line")
+
+
+def _check_weights(weights: Mapping[int, int], groups: Mapping[int, tuple[int, ...]]) -> None:
+    for server_id in (server_id for group in groups.values() for server_id in group):
+        if server_id not in weights:
+            wording = f"Server {server_id} is in a group, but has no weight"
+            raise BadValue(wording, f"add a line server.{server_id}=... or take it out of its group")
+
+
+def config_text(ensemble: Ensemble) -> str:
+    """The ensemble as `/zookeeper/config`, NEWLEADER and notifications carry it.
+
+    By rising ids; the original writes them in the order of a hash map, which is the same up to id 15.
+    """
+    lines = [f"server.{member.server_id}={member}" for member in ensemble.members.values()]
+    for group, server_ids in sorted(ensemble.groups.items()):
+        lines.append(f"group.{group}={':'.join(map(str, sorted(server_ids)))}")
+    lines += [f"weight.{server_id}={weight}" for server_id, weight in sorted(ensemble.weights.items())]
+    return "\n".join([*lines, f"version={ensemble.version:x}"])
+
+
+def read_config_text(text: str, *, multi_address: bool = False) -> Ensemble:
+    """The ensemble that another server, or a client that reconfigures, describes; no version means 0."""
+    lines = _read_properties(text)
+    version = lines.pop("version", "0")
+    for key in lines:
+        if not is_membership_key(key):
+            raise BadValue(f"Unrecognised parameter: {key}", "list servers, groups and weights only", key)
+    ensemble = read_ensemble(lines, version=_read_version(version), multi_address=multi_address)
+    if not ensemble.voters:
+        raise BadValue("there is no participant", "let at least one server be a participant")
+    return ensemble
+
+
+def _read_properties(text: str) -> dict[str, str]:
+    import javaproperties  # takes 20 ms to import, and a single server never needs it
+
+    try:
+        return javaproperties.loads(text)
+    except javaproperties.InvalidUEscapeError as error:
+        raise BadValue(f"Malformed \\uxxxx encoding: {error.escape}", "write four digits") from error
+
+
+def _read_version(text: str) -> int:
+    if not _HEXADECIMAL.fullmatch(text) or int(text, 16) >= 1 << LONG_BITS - 1:
+        raise BadValue(f'For input string: "{text}"', "write a hexadecimal number", "version")
+    return int(text, 16)
+
+
+def is_same_config(one: Ensemble, other: Ensemble) -> bool:
+    """Whether nothing changes by taking one for the other: the same version, or all the same members."""
+    if one.is_hierarchical != other.is_hierarchical:
+        return False
+    return one.version == other.version or _compared(one) == _compared(other)
+
+
+def _compared(ensemble: Ensemble) -> object:
+    members = {
+        member.server_id: (member.role, frozenset(member.addresses), member.client)
+        for member in ensemble.members.values()
+    }
+    group_of = {server_id: group for group, ids in ensemble.groups.items() for server_id in ids}
+    return members, group_of, dict(ensemble.weights)
 
 
 def read_member(server_id: int, text: str, *, multi_address: bool = False) -> Member:

@@ -81,6 +81,14 @@ compat-differential: setup ## the same random requests to this server and to Apa
 compat-kazoo: setup ## Kazoo's own test suite against this server
 	$(BIN)/python compat-tests/run_kazoo_suite.py $(ARGS)
 
+.PHONY: compat-ensemble
+compat-ensemble: setup ## three and five servers: elections, kills, restarts under load, fail-over of clients
+	$(BIN)/python -m pytest compat-tests/test_ensembles.py -m '' $(ARGS)
+
+.PHONY: compat-mixed
+compat-mixed: setup ## ensembles of this server and Apache's together, and migrating from one to the other
+	$(BIN)/python -m pytest compat-tests/test_mixed_ensembles.py compat-tests/test_migration.py -m '' $(ARGS)
+
 .PHONY: bench
 bench: setup ## throughput and latency as ratios to Apache ZooKeeper on this machine
 	$(BIN)/python bench/run.py $(ARGS)

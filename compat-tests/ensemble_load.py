@@ -42,17 +42,18 @@ class Roamer:
 
     ports: Sequence[int]
     rng: random.Random
+    seconds_max: float = OUTAGE_SECONDS_MAX
     moves: int = 0
 
     def visit(self, attach: Callable[[int], object]) -> None:
         """Attach to some member; Violation if there is none for too long."""
-        deadline = time.monotonic() + OUTAGE_SECONDS_MAX
+        deadline = time.monotonic() + self.seconds_max
         while True:
             try:
                 attach(self.rng.choice(self.ports))
             except (Lost, TimeoutError):
                 if time.monotonic() > deadline:
-                    raise Violation(f"no member took a session in {OUTAGE_SECONDS_MAX} s") from None
+                    raise Violation(f"no member took a session in {self.seconds_max} s") from None
                 time.sleep(RETRY_SECONDS)
             else:
                 self.moves += 1

@@ -1,0 +1,30 @@
+"""Which kind of server ensembles of one kind are made of: ours, unless --server says otherwise."""
+
+import pytest
+from zk_reference import ReferenceUnavailable, find_reference
+from zk_servers import Kind
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--server",
+        choices=["triokeeper", "reference"],
+        default="triokeeper",
+        help="the kind of server in ensembles of one kind; with `reference` the tests themselves are tested",
+    )
+
+
+@pytest.fixture
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """The kind of all members."""
+    chosen: Kind = request.config.getoption("--server")
+    return chosen
+
+
+@pytest.fixture
+def reference() -> None:
+    """A test that needs the Java server is left out where there is none."""
+    try:
+        find_reference()
+    except ReferenceUnavailable as reason:
+        pytest.skip(str(reason))

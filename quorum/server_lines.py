@@ -257,7 +257,7 @@ def _common_role(roles: list[Role | None]) -> Role:
 
 
 def _read_client_address(text: str, line: str) -> ClientAddress:
-    parts = _host_and_ports(text)
+    parts = host_and_ports(text)
     if len(parts) > 2:
         raise BadValue(line + WRONG_FORM, EXAMPLE_LINE)
     host = parts[0] if len(parts) == 2 else ALL_INTERFACES
@@ -265,7 +265,7 @@ def _read_client_address(text: str, line: str) -> ClientAddress:
 
 
 def _read_server_address(text: str, server_id: int, line: str) -> tuple[Address, Role | None]:
-    parts = _host_and_ports(text)
+    parts = host_and_ports(text)
     if len(parts) not in (3, 4):
         raise BadValue(line + WRONG_FORM, EXAMPLE_LINE)
     host = parts[0]
@@ -279,7 +279,7 @@ def _read_server_address(text: str, server_id: int, line: str) -> tuple[Address,
     return address, read_role(parts[3]) if len(parts) == 4 else None
 
 
-def _host_and_ports(text: str) -> list[str]:
+def host_and_ports(text: str) -> list[str]:
     """Split at colons, taking an IPv6 address in brackets as one part."""
     if not text.startswith("["):
         return _split(text, ":")

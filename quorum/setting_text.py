@@ -61,6 +61,10 @@ def _not_a_number(text: str, bits: int) -> BadValue:
     )
 
 
+def port_number(text: str) -> int:
+    return port_in_range(parse_integer(text))
+
+
 def port_in_range(number: int) -> int:
     if not 0 <= number <= 0xFFFF:
         raise BadValue(f"port out of range:{number}", "choose a port from 1 to 65535")

@@ -12,7 +12,7 @@ from typing import Literal
 import attrs
 
 from quorum.server_lines import Ensemble, Role, read_role
-from quorum.setting_text import BadValue
+from quorum.setting_text import BadValue, port_number
 from server.config_values import (
     anything_but,
     comma_list,
@@ -22,7 +22,6 @@ from server.config_values import (
     lenient_float,
     lenient_int,
     lenient_long,
-    port_number,
     strict_int,
     strict_int_or_unset,
     true_only,

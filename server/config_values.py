@@ -8,7 +8,7 @@ the caller decides which of the two a `BadValue` means.
 from collections.abc import Callable
 from pathlib import Path
 
-from quorum.setting_text import LONG_BITS, BadValue, decode_integer, parse_integer, port_in_range, trimmed
+from quorum.setting_text import LONG_BITS, BadValue, decode_integer, parse_integer, trimmed
 
 
 def strict_int(text: str) -> int:
@@ -41,10 +41,6 @@ def file_path(text: str) -> Path:
     if not text or "\0" in text:
         raise BadValue("Invalid file path", "write the path of a file or directory")
     return Path(text)
-
-
-def port_number(text: str) -> int:
-    return port_in_range(parse_integer(text))
 
 
 def lenient_int(text: str) -> int:

@@ -1,0 +1,414 @@
+"""The connections over which servers elect a leader: one between any two of them.
+
+The larger id keeps the connections it dials. A smaller one only knocks: it dials, says who it is, and hangs
+up; the larger one dials back. Nothing is answered to the opening message, and no sign of life is asked for.
+
+    run                    binds the election port, again whenever our own address changes
+    ├── _dial_wanted       starts a dial for each server there is something to tell
+    │   └── _dial          at most one for each server
+    └── _accept            a task for each connection that comes in
+
+Invariants:
+  1. For each server at most one message waits, the newest; what it replaces is out of date anyhow.
+  2. A new connection repeats the last message sent, if none waits: it may have been lost with the old one.
+  3. Nobody dials without a reason: a message, a knock. So servers that have a leader leave each other alone.
+  4. What a peer sends, or fails to send, ends its own connection and nothing else.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NoReturn, Protocol
+
+import attrs
+import structlog
+import trio
+
+from jute.framing import FrameBuffer, FrameError, frame
+from jute.quorum_records import Initiation, decode_initiation, encode_initiation
+from jute.record import DecodeError, Truncated
+from quorum.errors import PeerError
+from quorum.network import Network
+from quorum.server_lines import Address, Ensemble, bracketed, host_and_ports
+from quorum.setting_text import BadValue, port_number
+
+log = structlog.get_logger()
+
+MESSAGE_BYTES_MAX = 524_288
+HALF_OPEN_MAX = 64  # connections that have not said who they are; the oldest gives way to a new one
+STRANGERS_MAX = 256  # connected servers that no configuration lists
+KNOCK_PATIENCE_S = 0.1  # how long a larger id is given to dial back before it is knocked at again
+BIND_RETRY_S = 1
+ANONYMOUS_OBSERVER = (1 << 63) - 1  # what observers of long ago called themselves
+WILDCARDS = ("0.0.0.0", "::")
+CHUNK_BYTES = 65_536
+
+_BROKEN = (trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+class CannotListen(Exception):
+    """The election port cannot be bound: without it this server takes part in no election."""
+
+
+@attrs.frozen(kw_only=True)
+class LinkSettings:
+    connect_timeout_s: float = 5  # zookeeper.cnxTimeout
+    initiation_timeout_s: float = 10  # quorumCnxnTimeoutMs, or tickTime * syncLimit
+    bind_tries_max: int = 3  # zookeeper.electionPortBindRetry; 0: for ever
+    listens_on_all: bool = False  # quorumListenOnAllIPs
+    sends_all_addresses: bool = False  # multiAddress.enabled: older servers do not understand it
+
+
+class LinkListener(Protocol):
+    """Who is told what happens on the links; nothing here waits."""
+
+    def received(self, sid: int, message: bytes) -> None: ...
+
+    def dial_failed(self, sid: int) -> None: ...
+
+    def link_lost(self, sid: int) -> None: ...
+
+
+Endpoint = tuple[str, int]  # a host, by name or number, and a port
+
+
+@attrs.define(eq=False)
+class _Peer:
+    """One other server, as far as we talk to it."""
+
+    sid: int
+    waiting: bytes | None = None  # the newest message, not sent yet
+    last_sent: bytes | None = None
+    has_news: trio.Event = attrs.field(factory=trio.Event)  # set with `waiting`
+    link: trio.CancelScope | None = None  # of the one connection in use
+    is_dialled: bool = False
+    knocked_at: float = -math.inf  # when we knocked there
+    called_from: Sequence[Endpoint] = ()  # where it asked to be dialled back
+
+
+class ElectionLinks:
+    """Sends and receives messages; whoever uses it says which servers there are, by `set_members`."""
+
+    def __init__(self, my_id: int, network: Network, settings: LinkSettings, listener: LinkListener) -> None:
+        self._my_id = my_id
+        self._network = network
+        self._settings = settings
+        self._listener = listener
+        self._addresses: dict[int, Sequence[Address]] = {}  # of all members, ourselves included
+        self._peers: dict[int, _Peer] = {}
+        self._wanted: dict[int, _Peer] = {}  # to be dialled
+        self._is_wanting = trio.Event()
+        self._half_open: dict[trio.CancelScope, None] = {}
+        self._listening = trio.CancelScope()
+        self._last_anonymous = 0
+
+    def set_members(self, committed: Ensemble, last_seen: Ensemble) -> None:
+        """Who is where. Connections to servers that moved end; if we moved, the port is bound anew."""
+        members = {**last_seen.members, **committed.members}
+        before, now = self._addresses, {sid: member.addresses for sid, member in members.items()}
+        now.setdefault(self._my_id, tuple(before.get(self._my_id, ())))
+        self._addresses = dict(now)
+        if self._my_id in before and before[self._my_id] != now[self._my_id]:
+            self._listening.cancel()
+        for peer in self._peers.values():
+            if peer.sid in before and before[peer.sid] != now.get(peer.sid):
+                _drop_link(peer)
+
+    def send(self, sid: int, message: bytes) -> None:
+        """Tell a server, as soon as it can be reached; forget what it was to be told before."""
+        peer = self._peer(sid)
+        peer.waiting = message
+        peer.has_news.set()
+        self._want(peer)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the links until cancelled; started once the port is bound. Raises CannotListen."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._dial_wanted)
+            nursery.start_soon(self._listen, nursery, _Once(task_status))
+
+    def _peer(self, sid: int) -> _Peer:
+        if sid not in self._peers:
+            self._peers[sid] = _Peer(sid)
+        return self._peers[sid]
+
+    def _forget_stranger(self, peer: _Peer) -> None:
+        """Of a server that is not listed nothing is kept beyond its connection."""
+        if peer.sid not in self._addresses and peer.link is None and not peer.is_dialled:
+            self._peers.pop(peer.sid, None)
+
+    # -- out
+
+    def _want(self, peer: _Peer) -> None:
+        is_waiting_for_call = (
+            peer.sid > self._my_id and trio.current_time() < peer.knocked_at + KNOCK_PATIENCE_S
+        )
+        if peer.link is None and not peer.is_dialled and not is_waiting_for_call:
+            peer.is_dialled = True
+            self._wanted[peer.sid] = peer
+            self._is_wanting.set()
+
+    async def _dial_wanted(self) -> NoReturn:
+        async with trio.open_nursery() as dials:
+            while True:
+                await self._is_wanting.wait()
+                self._is_wanting = trio.Event()
+                wanted, self._wanted = self._wanted, {}
+                for peer in wanted.values():
+                    dials.start_soon(self._dial, peer)
+
+    async def _dial(self, peer: _Peer) -> None:
+        called_from, peer.called_from = peer.called_from, ()
+        stream = await self._reach(peer.sid, [*called_from, *self._endpoints(peer.sid)])
+        peer.is_dialled = False
+        if stream is None:
+            if peer.called_from:  # it called while our dial was failing: it is there now
+                self._want(peer)
+            else:
+                self._listener.dial_failed(peer.sid)
+                self._forget_stranger(peer)
+        elif peer.sid > self._my_id:
+            peer.knocked_at = trio.current_time()
+            await _close(stream)
+        else:
+            await self._keep(peer, stream)
+
+    def _endpoints(self, sid: int) -> list[Endpoint]:
+        return [(address.host, address.election_port) for address in self._addresses.get(sid, ())]
+
+    async def _reach(self, sid: int, endpoints: Iterable[Endpoint]) -> trio.abc.Stream | None:
+        """A connection on which we have said who we are; None if no address answers."""
+        reason = "no address is known"
+        for host, port in dict.fromkeys(endpoints):
+            try:
+                with trio.fail_after(self._settings.connect_timeout_s):
+                    return await self._open(host, port)
+            except trio.TooSlowError:
+                reason = f"{bracketed(host)}:{port} did not answer in time"
+            except (OSError, ValueError, *_BROKEN) as error:  # ValueError: no possible host name
+                reason = f"{bracketed(host)}:{port}: {error or type(error).__name__}"
+        log.info("election_dial_failed", server=sid, reason=reason)
+        return None
+
+    async def _open(self, host: str, port: int) -> trio.abc.Stream:
+        stream = await self._network.dial(host, port)
+        try:
+            # In one piece: the original gives up on one that arrives in two.
+            await stream.send_all(encode_initiation(Initiation(self._my_id, self._advertised())))
+        except BaseException:
+            await trio.aclose_forcefully(stream)
+            raise
+        return stream
+
+    def _advertised(self) -> tuple[str, ...]:
+        all_mine = tuple(f"{bracketed(host)}:{port}" for host, port in self._endpoints(self._my_id))
+        return all_mine if self._settings.sends_all_addresses else all_mine[:1]
+
+    # -- in
+
+    async def _listen(self, connections: trio.Nursery, started: "_Once") -> NoReturn:
+        while True:
+            with trio.CancelScope() as self._listening:
+                listeners = await self._bind()
+                started.tell()
+                log.info("election_port_open", addresses=self._endpoints(self._my_id))
+                await trio.serve_listeners(self._accept, listeners, handler_nursery=connections)
+
+    async def _bind(self) -> list[trio.abc.Listener[trio.abc.Stream]]:
+        tries = 0
+        while True:
+            try:
+                return await self._bind_all()
+            except OSError as error:
+                tries += 1
+                log.error("election_port_not_bound", reason=str(error), tries=tries)
+                if tries == self._settings.bind_tries_max:
+                    raise CannotListen(f"cannot listen on the election port: {error}") from error
+            await trio.sleep(BIND_RETRY_S)
+
+    async def _bind_all(self) -> list[trio.abc.Listener[trio.abc.Stream]]:
+        """A listener for each of our addresses, or for none of them."""
+        listeners: list[trio.abc.Listener[trio.abc.Stream]] = []
+        endpoints = self._endpoints(self._my_id)
+        if self._settings.listens_on_all:
+            wanted: list[tuple[str | None, int]] = [(None, port) for port in {port for _, port in endpoints}]
+        else:
+            wanted = list(endpoints)
+        try:
+            for host, port in wanted:
+                listeners += await self._network.listen(host, port)
+        except BaseException:
+            for listener in listeners:
+                await trio.aclose_forcefully(listener)
+            raise
+        return listeners
+
+    async def _accept(self, stream: trio.abc.Stream) -> None:
+        address = _address_of(stream)
+        try:
+            initiation, rest = await self._read_initiation(stream)
+            await self._admit(initiation, stream, rest)
+        except (PeerError, DecodeError, BadValue, *_BROKEN) as problem:
+            reason = problem.wording if isinstance(problem, BadValue) else str(problem)
+            log.warning("election_connection_refused", address=address, reason=reason)
+        finally:
+            await trio.aclose_forcefully(stream)
+
+    async def _read_initiation(self, stream: trio.abc.Stream) -> tuple[Initiation, bytes]:
+        """Who dialled, and what arrived behind that."""
+        if len(self._half_open) == HALF_OPEN_MAX:
+            next(iter(self._half_open)).cancel()
+        scope = trio.move_on_after(self._settings.initiation_timeout_s)
+        self._half_open[scope] = None
+        try:
+            with scope:
+                return await _read_initiation(stream)
+        finally:
+            del self._half_open[scope]
+        raise PeerError("did not say in time which server it is")
+
+    async def _admit(self, initiation: Initiation, stream: trio.abc.Stream, rest: bytes) -> None:
+        """Keep the connection of a larger id; call a smaller one back."""
+        sid = self._sid_in(initiation)
+        self._check_room_for(sid)
+        if sid > self._my_id:
+            await self._keep(self._peer(sid), stream, rest)
+            return
+        called_from = _read_endpoints(initiation.addresses)
+        await trio.aclose_forcefully(stream)
+        peer = self._peer(sid)
+        _drop_link(peer)  # it would not call if it had one
+        peer.called_from = called_from
+        self._want(peer)
+
+    def _sid_in(self, initiation: Initiation) -> int:
+        if initiation.sid == self._my_id:
+            raise PeerError(f"it calls itself server {self._my_id}, which is this one")
+        if initiation.sid == ANONYMOUS_OBSERVER:
+            self._last_anonymous -= 1
+            return self._last_anonymous
+        return initiation.sid
+
+    def _check_room_for(self, sid: int) -> None:
+        strangers = self._peers.keys() - self._addresses.keys()
+        if sid not in self._addresses and sid not in strangers and len(strangers) >= STRANGERS_MAX:
+            raise PeerError(f"server {sid} is not listed, and {STRANGERS_MAX} more are not")
+
+    # -- a connection
+
+    async def _keep(self, peer: _Peer, stream: trio.abc.Stream, rest: bytes = b"") -> None:
+        """Talk over this connection until it breaks, or a newer one takes its place."""
+        _drop_link(peer)
+        scope = peer.link = trio.CancelScope()
+        peer.called_from = ()
+        log.info("election_link_up", server=peer.sid, address=_address_of(stream))
+        try:
+            with scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_send_all, peer, stream, scope)
+                    nursery.start_soon(self._receive_all, peer, stream, rest, scope)
+        finally:
+            await trio.aclose_forcefully(stream)
+        if peer.link is scope:
+            peer.link = None
+            self._listener.link_lost(peer.sid)
+        self._forget_stranger(peer)
+
+    async def _receive_all(
+        self, peer: _Peer, stream: trio.abc.Stream, rest: bytes, scope: trio.CancelScope
+    ) -> None:
+        frames = FrameBuffer(MESSAGE_BYTES_MAX)
+        reason = "the other side closed it"
+        data = rest
+        try:
+            while True:
+                frames.feed(data)
+                while (message := frames.next_frame()) is not None:
+                    if not message:
+                        raise FrameError("an empty frame")
+                    self._listener.received(peer.sid, message)
+                data = await stream.receive_some(CHUNK_BYTES)
+                if not data:
+                    break
+        except (FrameError, *_BROKEN) as error:
+            reason = str(error) or "it broke"
+        if peer.link is scope:
+            log.info("election_link_lost", server=peer.sid, reason=reason)
+        scope.cancel()
+
+
+async def _send_all(peer: _Peer, stream: trio.abc.Stream, scope: trio.CancelScope) -> None:
+    try:
+        if peer.waiting is None and peer.last_sent is not None:
+            await stream.send_all(frame(peer.last_sent))
+        while True:
+            if peer.waiting is None:
+                peer.has_news = trio.Event()
+                await peer.has_news.wait()
+            message, peer.waiting = peer.waiting, None
+            assert message is not None
+            peer.last_sent = message
+            await stream.send_all(frame(message))
+    except _BROKEN:
+        scope.cancel()
+
+
+def _drop_link(peer: _Peer) -> None:
+    if peer.link is not None:
+        peer.link.cancel()
+        peer.link = None
+
+
+async def _read_initiation(stream: trio.abc.Stream) -> tuple[Initiation, bytes]:
+    data = b""
+    while True:
+        chunk = await stream.receive_some(CHUNK_BYTES)
+        if not chunk:
+            raise PeerError("closed before it said which server it is")
+        data += chunk
+        try:
+            initiation, end = decode_initiation(data)
+        except Truncated:
+            continue
+        return initiation, data[end:]
+
+
+def _read_endpoints(addresses: Iterable[str]) -> list[Endpoint]:
+    """Where a caller wants to be called back; a host that means any of its addresses is no place to dial."""
+    endpoints: list[Endpoint] = []
+    for text in addresses:
+        parts = host_and_ports(text)
+        if len(parts) != 2 or not parts[0]:
+            raise BadValue(f"{text!r} is no address", "write host:port")
+        if parts[0] not in WILDCARDS:
+            endpoints.append((parts[0], port_number(parts[1])))
+    return endpoints
+
+
+def _address_of(stream: trio.abc.Stream) -> str:
+    if not isinstance(stream, trio.SocketStream):
+        return "unknown"
+    try:
+        host, port, *_ = stream.socket.getpeername()
+    except OSError:
+        return "gone"
+    return f"{bracketed(host)}:{port}"
+
+
+async def _close(stream: trio.abc.Stream) -> None:
+    """Let go of a connection, and what was sent on it arrive."""
+    try:
+        await stream.aclose()
+    except trio.BrokenResourceError:
+        log.debug("election_knock_lost")
+
+
+@attrs.define
+class _Once:
+    """Tells that something has started, the first time only."""
+
+    task_status: trio.TaskStatus[None] | None
+
+    def tell(self) -> None:
+        if self.task_status is not None:
+            self.task_status.started()
+            self.task_status = None

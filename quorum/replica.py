@@ -111,11 +111,15 @@ class Replica(Protocol):
         """Returns once everything handed to `log` is durable and reported."""
 
     def logged_after(self, zxid: int) -> Iterator[bytes] | None:
-        """Payloads on disk from `zxid` itself on, if it is worth reading them rather than the whole tree
-        (zookeeper.snapshotSizeFactor); None if not, or if the log does not reach back that far. Blocks."""
+        """Payloads on disk, in order, from the first one of the file that can hold `zxid`: some before it
+        come first. None if reading them is not worth it compared with the whole tree (snapshotSizeFactor), or if
+        the log does not reach back that far. Blocks, and may be read in another thread."""
 
     async def truncate(self, zxid: int) -> None:
-        """Cut the log back behind `zxid` and load the tree again: it is as if nothing more had been."""
+        """Cut the log back behind `zxid` and load the tree again: it is as if nothing more had been.
+
+        Snapshots beyond `zxid` go first: they may hold what is cut off. Raises StorageError if what is left
+        does not lead up to `zxid`."""
 
     # -- the tree
 
@@ -128,8 +132,11 @@ class Replica(Protocol):
     def begin_restore(self) -> "Restoring":
         """Empty the tree, to be filled from a leader's stream."""
 
-    async def save_snapshot(self) -> None:
-        """Write the tree to disk, durably."""
+    async def adopt_snapshot(self) -> None:
+        """The tree came from a leader: make it our history on disk.
+
+        What the log holds beyond it goes first, then the tree is saved durably, then logs and snapshots
+        that do not lead up to it without a gap go."""
 
     async def reload(self) -> None:
         """Throw the tree away and load it from disk: what was in memory is not to be trusted."""

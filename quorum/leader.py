@@ -1,0 +1,557 @@
+"""Leading: agree on an epoch, bring learners up to date, then propose and commit.
+
+    lead
+    ├── one task for each learner: handshake, synchronisation, then its packets; a second one sends
+    └── pings, and a look at who is still there, twice in a tick
+
+The decisions are pure and elsewhere: discovery.py, synchronization.py, broadcast.py. What is done between two
+awaits is one step: a learner is brought up to date and begins to be sent every new proposal in the same
+step, so it misses none (ZOOKEEPER-3104).
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+
+import structlog
+import trio
+
+from jute.record import DecodeError
+from jute.zxid import counter_of, epoch_of, format_zxid, make_zxid
+from persistence.log_format import follows, zxid_of
+from persistence.offload import Offload
+from quorum.broadcast import Broadcast
+from quorum.discovery import EpochAgreement, Summary
+from quorum.epochs import EpochKeeper
+from quorum.errors import PeerError
+from quorum.learner_links import LearnerLink
+from quorum.membership import Membership
+from quorum.network import Network
+from quorum.packets import (
+    ACK,
+    ACKEPOCH,
+    COMMIT,
+    DIFF,
+    FOLLOWERINFO,
+    INFORM,
+    LEADERINFO,
+    NEWLEADER,
+    OBSERVERINFO,
+    PING,
+    PROPOSAL,
+    PROTOCOL_VERSION,
+    REQUEST,
+    REVALIDATE,
+    SNAP,
+    SYNC,
+    TRUNC,
+    UPTODATE,
+    Packet,
+    int_data,
+    packet,
+    packets_without_data,
+    read_int,
+    read_learner_info,
+    read_request,
+    read_revalidate,
+    read_sessions,
+    revalidated_packet,
+)
+from quorum.replica import LeaderService, Replica
+from quorum.server_lines import config_text
+from quorum.settings import PeerSettings
+from quorum.synchronization import Plan, SyncMode, plan_by_walking, plan_from_memory
+
+log = structlog.get_logger()
+
+# Before the counter of an epoch overflows a new epoch must begin; some room is left for what is under way.
+LAST_COUNTER = 0xFFFF0000
+_READ_AHEAD_TXNS = 256  # of the log on disk, for a learner far behind
+
+
+class Learner:
+    """A learner as its leader sees it. (The learner's own side is learner.py.)"""
+
+    def __init__(self, link: LearnerLink, server_id: int, *, is_observer: bool, deadline_tick: float) -> None:
+        self.link = link
+        self.server_id = server_id
+        self.is_observer = is_observer
+        self.is_forwarding = False  # it is sent every new proposal or commit
+        self.is_gone = False
+        self.is_sending = False  # its queue is being sent: before that a ping would end up in a snapshot
+        self.deadline_tick = deadline_tick
+        self.awaited_ack: tuple[int, float] | None = None  # a proposal it was sent, and when
+
+    def sync_done(self) -> None:
+        self.link.send(packet(SYNC, 0))
+
+    def sent_proposal(self, zxid: int, now: float) -> None:
+        if self.awaited_ack is None:
+            self.awaited_ack = (zxid, now)
+
+    def acked(self, zxid: int) -> None:
+        if self.awaited_ack is not None and zxid >= self.awaited_ack[0]:
+            self.awaited_ack = None
+
+
+class Leader:
+    """One term of office. `lead` returns why it ended."""
+
+    def __init__(
+        self,
+        *,
+        settings: PeerSettings,
+        membership: Membership,
+        network: Network,
+        replica: Replica,
+        epochs: EpochKeeper,
+        offload: Offload,
+        on_established: Callable[[int], None],
+    ) -> None:
+        self._settings = settings
+        self._membership = membership
+        self._my_id = membership.my_id
+        self._network = network
+        self._replica = replica
+        self._epochs = epochs
+        self._offload = offload
+        self._on_established = on_established
+        self.learners: dict[int, Learner] = {}
+        self._tick = 0
+        self._agreement = EpochAgreement(
+            self._my_id, Summary(epochs.current, replica.last_zxid), membership.verifier()
+        )
+        self._epoch_proposed = trio.Event()
+        self._epoch_accepted = trio.Event()
+        self._synced: set[int] = set()  # who has acked NEWLEADER
+        self._quorum_synced = trio.Event()
+        self._serving = trio.Event()
+        self._must_end: str | None = None
+        self._service: LeaderService | None = None
+        self._broadcast: Broadcast | None = None
+        self._own_logged = 0
+
+    # -- the term of office
+
+    async def lead(self) -> str:
+        """Lead as long as a quorum follows; returns what ended it. OSError: our port is not to be had."""
+        address = self._membership.me.addresses[0]
+        host = None if self._settings.leader_host_is_any else address.host
+        listeners = await self._network.listen(host, address.quorum_port)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._accept, list(listeners))
+            reason = await self._hold_office()
+            nursery.cancel_scope.cancel()
+        return reason
+
+    async def _accept(self, listeners: list[trio.abc.Listener[trio.abc.Stream]]) -> None:
+        await trio.serve_listeners(self._serve_connection, listeners)
+
+    async def _hold_office(self) -> str:
+        with trio.move_on_after(self._settings.init_limit_s) as patience:
+            await self._establish()
+        if patience.cancelled_caught:
+            return "no quorum of followers took over this server's history in time"
+        self._serve()
+        return await self._keep_leading()
+
+    async def _establish(self) -> None:
+        self._connected(self._my_id, self._epochs.accepted)
+        await self._epoch_proposed.wait()
+        log.info("epoch_proposed", epoch=self._agreement.epoch)
+        self._epoch_acked(self._my_id, Summary(self._epochs.current, self._replica.last_zxid))
+        await self._epoch_accepted.wait()
+        self._new_leader_acked(self._my_id, self._epoch_zxid)
+        await self._quorum_synced.wait()
+
+    @property
+    def _epoch_zxid(self) -> int:
+        return make_zxid(self._agreement.epoch, 0)
+
+    def _connected(self, server_id: int, accepted_epoch: int) -> None:
+        if self._agreement.connected(server_id, accepted_epoch):
+            self._epochs.accept(self._agreement.epoch)  # before anybody is told
+            self._broadcast = Broadcast(self._epoch_zxid, self._membership.verifier())
+            self._epoch_proposed.set()
+
+    def _epoch_acked(self, server_id: int, theirs: Summary) -> None:
+        if self._agreement.acked(server_id, theirs):
+            self._epochs.enter(self._agreement.epoch)  # before anybody takes over our history
+            self._epoch_accepted.set()
+
+    def _new_leader_acked(self, server_id: int, zxid: int) -> None:
+        if zxid != self._epoch_zxid:
+            log.warning("ack_of_another_epoch", server=server_id, zxid=format_zxid(zxid))
+            return
+        self._synced.add(server_id)
+        if self._has_quorums(self._synced):
+            self._quorum_synced.set()
+
+    def _has_quorums(self, servers: set[int]) -> bool:
+        pending = self._membership.pending_verifier()
+        return self._membership.verifier().contains_quorum(servers) and (
+            pending is None or pending.contains_quorum(servers)
+        )
+
+    def _serve(self) -> None:
+        epoch = self._agreement.epoch
+        self._own_logged = self._epoch_zxid
+        self._replica.on_logged(self._logged)
+        self._service = self._replica.lead(epoch, self)
+        self._on_established(epoch)
+        self._serving.set()
+        log.info("leading", epoch=epoch, followers=sorted(self._synced - {self._my_id}))
+
+    async def _keep_leading(self) -> str:
+        """Twice in a tick let the learners know that we are there; once, see whether they are."""
+        while True:
+            for is_whole_tick in (False, True):
+                await trio.sleep(self._settings.tick_s / 2)
+                self._ping()
+                if self._must_end:
+                    return self._must_end
+                if is_whole_tick:
+                    self._tick += 1
+                    if not self._has_quorums(self._alive()):
+                        return f"only servers {sorted(self._alive())} are still there, which is no quorum"
+
+    def _alive(self) -> set[int]:
+        alive = {each.server_id for each in self.learners.values() if self._tick <= each.deadline_tick}
+        return alive | {self._my_id}
+
+    def _ping(self) -> None:
+        assert self._broadcast is not None
+        ping = packet(PING, self._broadcast.last_proposed)
+        late_since = trio.current_time() - self._settings.sync_limit_s
+        for learner in list(self.learners.values()):
+            if learner.awaited_ack is not None and learner.awaited_ack[1] < late_since:
+                learner.link.abort(f"proposal {format_zxid(learner.awaited_ack[0])} was not acked in time")
+            elif learner.is_sending:
+                learner.link.send(ping)
+                learner.link.flush()
+
+    # -- proposals (quorum.replica.Proposer) and commits
+
+    def append(self, payload: bytes) -> None:
+        broadcast = self._broadcast
+        assert broadcast is not None
+        zxid = broadcast.propose(payload)
+        assert zxid == zxid_of(payload), (zxid, payload)
+        if counter_of(zxid) >= LAST_COUNTER:
+            self._must_end = "the epoch has used up its zxids"
+        self._replica.log(payload)
+        proposal = packet(PROPOSAL, zxid, payload)
+        now = 0.0
+        for learner in self.learners.values():
+            if learner.is_forwarding and not learner.is_observer:
+                learner.link.send(proposal)
+                if learner.awaited_ack is None:
+                    now = now or trio.current_time()
+                    learner.sent_proposal(zxid, now)
+
+    def flush(self) -> None:
+        self._flush_links()
+        self._replica.flush_log()
+
+    def _flush_links(self) -> None:
+        for learner in self.learners.values():
+            if learner.is_sending:
+                learner.link.flush()
+
+    def _logged(self, count: int) -> None:
+        """Our own ack."""
+        assert self._broadcast is not None
+        self._own_logged += count
+        self._broadcast.acked(self._my_id, self._own_logged)
+        self._commit()
+        self._end_batch()
+
+    def _commit(self) -> None:
+        broadcast, service = self._broadcast, self._service
+        assert broadcast is not None
+        payloads = broadcast.commit()
+        if not payloads:
+            return
+        assert service is not None
+        zxids = range(broadcast.last_committed - len(payloads) + 1, broadcast.last_committed + 1)
+        commits = packets_without_data(COMMIT, zxids)
+        informs = b""
+        for learner in self.learners.values():
+            if not learner.is_forwarding:
+                continue
+            if learner.is_observer:
+                informs = informs or b"".join(
+                    [packet(INFORM, zxid, payload) for zxid, payload in zip(zxids, payloads, strict=True)]
+                )
+                learner.link.send(informs)
+            else:
+                learner.link.send(commits)
+        service.committed(len(payloads))
+
+    def _end_batch(self) -> None:
+        if self._service is not None:
+            self._service.end_batch()
+        self._flush_links()
+
+    # -- one learner
+
+    async def _serve_connection(self, stream: trio.abc.Stream) -> None:
+        link = LearnerLink(stream, data_bytes_max=self._settings.data_bytes_max)
+        learner: Learner | None = None
+        try:
+            with link.scope:
+                learner = await self._greet(link)
+                await self._serve_learner(learner)
+            if link.abort_reason is not None:
+                raise PeerError(link.abort_reason)
+        except* (PeerError, DecodeError) as failures:
+            server = None if learner is None else learner.server_id
+            log.warning("learner_gone", server=server, reason=_first_reason(failures))
+        finally:
+            if learner is not None:
+                self._forget(learner)
+            await link.close()
+
+    def _forget(self, learner: Learner) -> None:
+        """What it acked is no longer counted: when it comes back we may ask it to cut that off again."""
+        if learner.is_gone:
+            return
+        learner.is_gone = True
+        learner.is_forwarding = learner.is_sending = False
+        if self.learners.get(learner.server_id) is learner:
+            del self.learners[learner.server_id]
+            if self._broadcast is not None:
+                self._broadcast.forget(learner.server_id)
+
+    async def _greet(self, link: LearnerLink) -> Learner:
+        """The beginning of discovery: who is it, and which epoch is there to be."""
+        with self._patience(self._settings.init_limit_s):
+            type_, zxid, data, _ = await link.receive()
+            if type_ not in (FOLLOWERINFO, OBSERVERINFO):
+                raise PeerError(f"the first packet has type {type_}")
+            info = read_learner_info(data)
+            if info.config_version > self._membership.committed.version:
+                raise PeerError(f"server {info.server_id} knows a newer configuration than we do")
+            if info.server_id == self._my_id:
+                raise PeerError(f"another server has our id {self._my_id}")
+            self._connected(info.server_id, epoch_of(zxid))
+            await self._epoch_proposed.wait()
+            return Learner(
+                link,
+                info.server_id,
+                is_observer=type_ == OBSERVERINFO,
+                deadline_tick=self._tick
+                + self._in_ticks(self._settings.init_limit_s + self._settings.sync_limit_s),
+            )
+
+    async def _serve_learner(self, learner: Learner) -> None:
+        link, settings = learner.link, self._settings
+        with self._patience(settings.init_limit_s):
+            await link.send_now(packet(LEADERINFO, self._epoch_zxid, int_data(PROTOCOL_VERSION)))
+            type_, peer_zxid, data, _ = await link.receive()
+            if type_ != ACKEPOCH:
+                raise PeerError(f"the epoch was answered with a packet of type {type_}")
+            self._epoch_acked(learner.server_id, Summary(read_int(data), peer_zxid))
+            await self._epoch_accepted.wait()
+        self._enter(learner)
+        await self._synchronise(learner, peer_zxid)
+        async with trio.open_nursery() as nursery:
+            learner.is_sending = True
+            nursery.start_soon(link.send_queued)
+            link.flush()
+            with self._patience(settings.init_limit_s):
+                type_, zxid, _, _ = await link.receive()
+                if type_ != ACK:
+                    raise PeerError(f"NEWLEADER was answered with a packet of type {type_}")
+                self._new_leader_acked(learner.server_id, zxid)
+                await self._serving.wait()
+            link.send(packet(UPTODATE, -1))
+            link.flush()
+            log.info("learner_synced", server=learner.server_id, observer=learner.is_observer)
+            await self._listen_to(learner)
+
+    def _enter(self, learner: Learner) -> None:
+        """From now on this is the learner with that id: an older connection is one it has given up."""
+        before = self.learners.get(learner.server_id)
+        if before is not None:
+            self._forget(before)
+            before.link.abort("the server has connected anew")
+        if self._broadcast is not None:
+            self._broadcast.forget(learner.server_id)
+        self.learners[learner.server_id] = learner
+
+    async def _listen_to(self, learner: Learner) -> None:
+        settings, link = self._settings, learner.link
+        with trio.CancelScope(deadline=trio.current_time() + settings.sync_limit_s) as silence:
+            while True:
+                packets = await link.receive_batch()
+                silence.deadline = trio.current_time() + settings.sync_limit_s
+                if learner.is_gone:
+                    return
+                learner.deadline_tick = self._tick + self._in_ticks(settings.sync_limit_s)
+                self._received(learner, packets)
+        raise PeerError(f"nothing was heard for {settings.sync_limit_s:g} s")
+
+    def _in_ticks(self, seconds: float) -> int:
+        return math.ceil(seconds / self._settings.tick_s)
+
+    def _received(self, learner: Learner, packets: list[Packet]) -> None:
+        service = self._service
+        assert service is not None
+        for type_, zxid, data, ids in packets:
+            if type_ == ACK:
+                self._acked(learner, zxid)
+            elif type_ == REQUEST:
+                session, cxid, op, body = read_request(data)
+                service.forwarded(learner, session, cxid, op, body, ids or ())
+            elif type_ == PING:
+                for session, timeout_ms in read_sessions(data):
+                    service.touch(session, timeout_ms)
+            elif type_ == REVALIDATE:
+                session, timeout_ms = read_revalidate(data)
+                is_valid = service.revalidate(learner, session, timeout_ms)
+                learner.link.send(revalidated_packet(zxid, session, is_valid))
+            else:
+                log.warning("packet_not_understood", server=learner.server_id, type=type_)
+        self._commit()
+        self._end_batch()
+
+    def _acked(self, learner: Learner, zxid: int) -> None:
+        assert self._broadcast is not None
+        if zxid > self._broadcast.last_proposed:
+            raise PeerError(f"{format_zxid(zxid)} is acked, which was never proposed")
+        learner.acked(zxid)
+        if counter_of(zxid) and epoch_of(zxid) == self._agreement.epoch and not learner.is_observer:
+            self._broadcast.acked(learner.server_id, zxid)
+
+    @contextmanager
+    def _patience(self, seconds: float) -> Iterator[None]:
+        try:
+            with trio.fail_after(seconds):
+                yield
+        except trio.TooSlowError as failure:
+            raise PeerError(f"it took longer than {seconds:g} s to come up to date") from failure
+
+    # -- synchronisation
+
+    async def _synchronise(self, learner: Learner, peer_zxid: int) -> None:
+        """Send what brings the learner's history to ours; what is proposed from then on is queued for it."""
+        replica = self._replica
+        plan = plan_from_memory(
+            peer_zxid,
+            replica.last_zxid,
+            replica.committed_log,
+            force_snapshot=self._settings.force_snapshot_sync,
+        )
+        if plan is not None:
+            self._report_plan(learner, plan, peer_zxid)
+            if plan.mode is SyncMode.SNAP:
+                await self._send_snapshot(learner)
+            else:
+                learner.link.send(_opening(plan))
+                self._begin_forwarding(learner, after=plan.after)
+            return
+        plan = await self._plan_from_disk(peer_zxid)
+        if plan is None:
+            self._report_plan(learner, Plan(SyncMode.SNAP, 0, 0), peer_zxid)
+            await self._send_snapshot(learner)
+        else:
+            self._report_plan(learner, plan, peer_zxid)
+            await self._send_from_disk(learner, plan)
+
+    def _report_plan(self, learner: Learner, plan: Plan, peer_zxid: int) -> None:
+        log.info(
+            "synchronising",
+            server=learner.server_id,
+            mode=plan.mode.value,
+            their_zxid=format_zxid(peer_zxid),
+            our_zxid=format_zxid(self._replica.last_zxid),
+        )
+
+    async def _send_snapshot(self, learner: Learner) -> None:
+        """The tree as it is sent may already contain some of what is queued behind it: that is harmless."""
+        zxid = self._replica.last_zxid
+        pieces = self._replica.snapshot_stream()
+        self._begin_forwarding(learner, after=zxid)
+        await self._send_now(learner, packet(SNAP, zxid))
+        for piece in pieces:
+            await self._send_now(learner, piece)
+
+    async def _send_now(self, learner: Learner, data: bytes) -> None:
+        with self._patience(self._settings.init_limit_s):
+            await learner.link.send_now(data)
+
+    async def _plan_from_disk(self, peer_zxid: int) -> Plan | None:
+        payloads = await self._offload(self._replica.logged_after, peer_zxid)
+        if payloads is None:
+            return None
+        last = self._replica.last_zxid
+        return await self._offload(plan_by_walking, peer_zxid, map(zxid_of, payloads), last)
+
+    async def _send_from_disk(self, learner: Learner, plan: Plan) -> None:
+        """Send transactions from the log until those in memory can go on.
+
+        They are sent as they are read: a learner may be a million behind.
+        """
+        await self._send_now(learner, _opening(plan))
+        payloads = await self._offload(self._replica.logged_after, plan.after)
+        after = plan.after
+        while not self._memory_reaches(after):
+            batch = [] if payloads is None else await self._offload(list, islice(payloads, _READ_AHEAD_TXNS))
+            if not batch:
+                raise PeerError(f"the log on disk ends at {format_zxid(after)}, before what is in memory")
+            committed, after = _gapless(after, batch, self._replica.last_zxid)
+            await self._send_now(learner, b"".join(map(_committed_proposal, committed)))
+        self._begin_forwarding(learner, after=after)
+
+    def _memory_reaches(self, after: int) -> bool:
+        committed = self._replica.committed_log
+        return after >= self._replica.last_zxid or (len(committed) > 0 and committed.first_zxid <= after)
+
+    def _begin_forwarding(self, learner: Learner, *, after: int) -> None:
+        """In one step: queue what is committed after `after`, then what is proposed, and begin to forward."""
+        link, broadcast = learner.link, self._broadcast
+        assert broadcast is not None
+        for zxid, payload in self._replica.committed_log:
+            if zxid > after:
+                link.send(_committed_proposal(payload))
+        if not learner.is_observer:
+            for zxid, payload in broadcast.proposals():
+                link.send(packet(PROPOSAL, zxid, payload))
+        learner.is_forwarding = True
+        link.send(packet(NEWLEADER, self._epoch_zxid, config_text(self._membership.last_seen).encode()))
+
+
+def _opening(plan: Plan) -> bytes:
+    return packet(DIFF if plan.mode is SyncMode.DIFF else TRUNC, plan.zxid)
+
+
+def _committed_proposal(payload: bytes) -> bytes:
+    zxid = zxid_of(payload)
+    return packet(PROPOSAL, zxid, payload) + packet(COMMIT, zxid)
+
+
+def _gapless(after: int, payloads: list[bytes], last: int) -> tuple[list[bytes], int]:
+    """Those behind `after`, up to `last`, and the zxid they lead to.
+
+    A learner that was sent a history with a hole would never know.
+    """
+    taken: list[bytes] = []
+    for payload in payloads:
+        zxid = zxid_of(payload)
+        if after < zxid <= last:
+            if not follows(after, zxid):
+                raise PeerError(
+                    f"the log on disk has nothing between {format_zxid(after)} and {format_zxid(zxid)}"
+                )
+            taken.append(payload)
+            after = zxid
+    return taken, after
+
+
+def _first_reason(failures: BaseExceptionGroup[BaseException]) -> str:
+    first: BaseException = failures
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return str(first)

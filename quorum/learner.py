@@ -1,0 +1,394 @@
+"""Following a leader, or observing one: take over its history, then log, acknowledge and apply what it sends.
+
+What is durable before which acknowledgement is the heart of it:
+  - the epoch is accepted on disk before it is acknowledged (ZOOKEEPER-1291);
+  - the leader's history is on disk, then currentEpoch, then NEWLEADER is acknowledged, in that order
+    (ZOOKEEPER-3911, 4643, 4646, 4785);
+  - a proposal is acknowledged after the fsync that covers it.
+Only what is committed is applied; what was proposed and not committed while we synchronised waits until the
+leader says UPTODATE (ZOOKEEPER-4394).
+
+In a DIFF, committed transactions are logged and applied as they come, not when all are there: a server may be
+a million behind. If the connection breaks half-way, our history is a longer beginning of the leader's than
+before, and says so itself: nothing is ever taken for granted because a leader announced it (ZOOKEEPER-2355).
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import structlog
+import trio
+
+from jute.record import DecodeError
+from jute.zxid import epoch_of, format_zxid, make_zxid
+from persistence.errors import StorageError
+from persistence.log_format import follows
+from quorum.discovery import ALREADY_ACCEPTED
+from quorum.epochs import EpochKeeper
+from quorum.errors import PeerError
+from quorum.learner_links import LearnerLink
+from quorum.membership import Membership
+from quorum.network import Network
+from quorum.packets import (
+    ACK,
+    ACKEPOCH,
+    COMMIT,
+    DIFF,
+    FOLLOWERINFO,
+    INFORM,
+    LEADERINFO,
+    NEWLEADER,
+    OBSERVERINFO,
+    PING,
+    PROPOSAL,
+    REVALIDATE,
+    SNAP,
+    SYNC,
+    TRUNC,
+    UPTODATE,
+    AuthIds,
+    Packet,
+    int_data,
+    learner_info,
+    packet,
+    packets_without_data,
+    ping_answer,
+    read_revalidated,
+    request_packet,
+    revalidate_packet,
+)
+from quorum.replica import LearnerService, Replica
+from quorum.server_lines import Member
+from quorum.settings import PeerSettings
+
+log = structlog.get_logger()
+
+_DIALS_MAX = 5
+_DIAL_PAUSE_S = 0.1
+
+
+class Learning:
+    """One leader's learner, from dialling it to losing it. `learn` returns why that ended."""
+
+    def __init__(
+        self,
+        *,
+        settings: PeerSettings,
+        membership: Membership,
+        network: Network,
+        replica: Replica,
+        epochs: EpochKeeper,
+        is_observer: bool,
+        needs_snapshot: bool,
+        on_synced: Callable[[int], None],
+    ) -> None:
+        self._settings = settings
+        self._membership = membership
+        self._network = network
+        self._replica = replica
+        self._epochs = epochs
+        self._is_observer = is_observer
+        self._on_synced = on_synced
+        self._epoch = 0
+        self._link: LearnerLink | None = None
+        self._service: LearnerService | None = None
+        self._logs = not is_observer or settings.observer_logs
+        self.needs_snapshot = needs_snapshot  # what is on disk cannot be cut back as the leader asked
+        self._proposed: deque[tuple[int, bytes]] = deque()  # while synchronising: not applied yet
+        self._committed_count = 0  # of these, that are committed since NEWLEADER
+        self._uncommitted: deque[int] = deque()  # zxids handed to the service
+        self._unacked: deque[int] = deque()  # zxids handed to the log
+
+    # -- the whole way
+
+    async def learn(self, leader: Member) -> str:
+        try:
+            stream = await self._dial(leader)
+        except PeerError as failure:
+            return str(failure)
+        self._link = LearnerLink(stream, data_bytes_max=self._settings.data_bytes_max)
+        reason = ""
+        try:
+            await self._learn(self._link)
+        except* (PeerError, DecodeError) as failures:
+            reason = _first_reason(failures)
+        finally:
+            self._replica.on_logged(_nobody)
+            await self._link.close()
+        return reason
+
+    async def _dial(self, leader: Member) -> trio.abc.Stream:
+        address = leader.addresses[0]
+        failure: OSError | None = None
+        with trio.move_on_after(self._settings.connect_limit_s):
+            for _ in range(_DIALS_MAX):
+                try:
+                    return await self._network.dial(address.host, address.quorum_port)
+                except OSError as error:
+                    failure = error
+                await trio.sleep(_DIAL_PAUSE_S)
+        raise PeerError(
+            f"cannot reach leader {leader.server_id} at {address}: {failure or 'it took too long'}"
+        )
+
+    async def _learn(self, link: LearnerLink) -> None:
+        with self._patience(self._settings.init_limit_s):
+            await self._discover(link)
+        await self._synchronise(link)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(link.send_queued)
+            self._start_serving(link)
+            await self._listen(link)
+
+    @contextmanager
+    def _patience(self, seconds: float) -> Iterator[None]:
+        try:
+            with trio.fail_after(seconds):
+                yield
+        except trio.TooSlowError as failure:
+            raise PeerError(f"the leader said nothing for {seconds:g} s") from failure
+
+    # -- discovery
+
+    async def _discover(self, link: LearnerLink) -> None:
+        info = learner_info(self._membership.my_id, self._membership.committed.version)
+        hello = OBSERVERINFO if self._is_observer else FOLLOWERINFO
+        await link.send_now(packet(hello, make_zxid(self._epochs.accepted, 0), info))
+        type_, zxid, _, _ = await link.receive()
+        if type_ != LEADERINFO:
+            raise PeerError(f"the leader began with a packet of type {type_}")
+        self._epoch = epoch_of(zxid)
+        current = self._accept(self._epoch)
+        last_zxid = 0 if self.needs_snapshot else self._replica.last_zxid
+        await link.send_now(packet(ACKEPOCH, last_zxid, int_data(current)))
+
+    def _accept(self, epoch: int) -> int:
+        """Promise to follow no earlier leader; returns what to say of our history.
+
+        Who has made the promise before must not be counted for it again (T10).
+        """
+        if epoch < self._epochs.accepted:
+            raise PeerError(
+                f"the leader's epoch {epoch} is before {self._epochs.accepted}, which we accepted"
+            )
+        if epoch == self._epochs.accepted:
+            return ALREADY_ACCEPTED
+        self._epochs.accept(epoch)
+        return self._epochs.current
+
+    # -- synchronisation
+
+    async def _synchronise(self, link: LearnerLink) -> None:
+        """Until UPTODATE: our history is the leader's, on disk, and acknowledged."""
+        settings = self._settings
+        with self._patience(settings.init_limit_s):
+            mode, zxid, _, _ = await link.receive()
+        log.info("synchronising", mode=_MODES.get(mode, mode), zxid=format_zxid(zxid), epoch=self._epoch)
+        await self._begin(link, mode, zxid)
+        last = 0
+        is_new_leader = False
+        while True:
+            with self._patience(settings.init_limit_s):
+                type_, zxid, data, _ = await link.receive()
+            if type_ in (PROPOSAL, INFORM):
+                last = self._check_next(last, zxid)
+                self._proposed.append((zxid, _given(data)))
+            if type_ in (COMMIT, INFORM) and is_new_leader:
+                self._commit_later(zxid)
+            elif type_ in (COMMIT, INFORM):
+                self._commit_now(zxid, mode)
+            elif type_ == NEWLEADER:
+                await self._take_over(link, mode, zxid)
+                is_new_leader = True
+            elif type_ == UPTODATE:
+                if not is_new_leader:
+                    raise PeerError("UPTODATE came before NEWLEADER")
+                return
+
+    async def _begin(self, link: LearnerLink, mode: int, zxid: int) -> None:
+        if mode == DIFF:
+            return
+        if mode == TRUNC:
+            try:
+                await self._replica.truncate(zxid)
+            except StorageError as failure:
+                self.needs_snapshot = True
+                raise PeerError(f"the log cannot be cut back to {format_zxid(zxid)}: {failure}") from failure
+        elif mode == SNAP:
+            await self._restore(link, zxid)
+        else:
+            raise PeerError(f"synchronisation began with a packet of type {mode}")
+
+    async def _restore(self, link: LearnerLink, zxid: int) -> None:
+        """Take the leader's tree. If it does not come whole, go back to what is on disk (ZOOKEEPER-3642)."""
+        restoring = self._replica.begin_restore()
+        rest: bytes | None = None
+        is_whole = False
+        try:
+            while rest is None:
+                with self._patience(self._settings.init_limit_s):
+                    rest = restoring.feed(await link.receive_raw())
+            restoring.finish(zxid)
+            is_whole = True
+        finally:
+            if not is_whole:
+                with trio.CancelScope(shield=True):
+                    await self._replica.reload()
+        link.put_back(rest)
+
+    def _check_next(self, last: int, zxid: int) -> int:
+        if last and not (follows(last, zxid) or epoch_of(zxid) > epoch_of(last)):
+            raise PeerError(f"proposal {format_zxid(zxid)} does not follow {format_zxid(last)}")
+        return zxid
+
+    def _commit_now(self, zxid: int, mode: int) -> None:
+        """Before NEWLEADER. What follows a snapshot is not logged: it will be in the snapshot we save."""
+        if not self._proposed or self._proposed[0][0] != zxid:
+            raise PeerError(f"commit {format_zxid(zxid)} is not of the oldest proposal")
+        _, payload = self._proposed.popleft()
+        if zxid <= self._replica.last_zxid:
+            return  # it was in the snapshot that was sent
+        if mode != SNAP and self._logs:
+            self._replica.log(payload)
+            self._replica.flush_log()
+        self._replica.apply(payload)
+
+    def _commit_later(self, zxid: int) -> None:
+        """After NEWLEADER: applied when we serve."""
+        if len(self._proposed) <= self._committed_count or self._proposed[self._committed_count][0] != zxid:
+            raise PeerError(f"commit {format_zxid(zxid)} is not of the oldest proposal")
+        self._committed_count += 1
+
+    async def _take_over(self, link: LearnerLink, mode: int, zxid: int) -> None:
+        """The leader's history is complete: make it durable, then enter its epoch, then say so."""
+        if epoch_of(zxid) != self._epoch:
+            raise PeerError(f"NEWLEADER is of epoch {epoch_of(zxid)}, not of {self._epoch}")
+        if mode == SNAP:
+            await self._replica.adopt_snapshot()
+        else:
+            await self._replica.log_drained()
+        self._epochs.enter(self._epoch)
+        await link.send_now(packet(ACK, make_zxid(self._epoch, 0)))
+
+    # -- serving
+
+    def _start_serving(self, link: LearnerLink) -> None:
+        service = self._service = self._replica.learn(self)
+        self._replica.on_logged(self._logged)
+        self._on_synced(self._epoch)
+        log.info(
+            "observing" if self._is_observer else "following",
+            epoch=self._epoch,
+            zxid=format_zxid(self._replica.last_zxid),
+        )
+        link.send(packet(ACK, make_zxid(self._epoch, 0)))
+        for zxid, payload in self._proposed:
+            self._take_proposal(service, zxid, payload)
+        for _ in range(self._committed_count):
+            self._uncommitted.popleft()
+        service.committed(self._committed_count)
+        self._proposed.clear()
+        self._end_batch(service)
+
+    async def _listen(self, link: LearnerLink) -> None:
+        limit_s = self._settings.sync_limit_s
+        with trio.CancelScope(deadline=trio.current_time() + limit_s) as silence:
+            while True:
+                packets = await link.receive_batch()
+                silence.deadline = trio.current_time() + limit_s
+                self._received(link, packets)
+        raise PeerError(f"the leader said nothing for {limit_s:g} s")
+
+    def _received(self, link: LearnerLink, packets: list[Packet]) -> None:
+        service = self._service
+        assert service is not None
+        committed = 0  # commits that stand together are applied together
+        for type_, zxid, data, _ in packets:
+            if type_ == COMMIT and not self._is_observer:
+                self._check_commit(zxid)
+                committed += 1
+                continue
+            if type_ == PROPOSAL and not self._is_observer:
+                self._take_proposal(service, zxid, _given(data))
+                continue
+            if type_ == INFORM and self._is_observer:
+                self._take_proposal(service, zxid, _given(data))
+                self._check_commit(zxid)
+                committed += 1
+                continue
+            if committed:
+                service.committed(committed)
+                committed = 0
+            if type_ == PING:
+                link.send(ping_answer(zxid, service.touched()))
+            elif type_ == SYNC:
+                service.sync_done()
+            elif type_ == REVALIDATE:
+                service.revalidated(*read_revalidated(data))
+            else:
+                log.warning("packet_not_understood", type=type_)
+        if committed:
+            service.committed(committed)
+        self._end_batch(service)
+
+    def _end_batch(self, service: LearnerService) -> None:
+        """Replies leave before the log is written: clients need not wait for what is proposed next."""
+        service.end_batch()
+        assert self._link is not None
+        self._link.flush()
+        self._replica.flush_log()
+
+    def _take_proposal(self, service: LearnerService, zxid: int, payload: bytes) -> None:
+        service.proposed(payload)
+        self._uncommitted.append(zxid)
+        if self._logs:
+            self._unacked.append(zxid)
+            self._replica.log(payload)
+
+    def _check_commit(self, zxid: int) -> None:
+        if not self._uncommitted or self._uncommitted[0] != zxid:
+            raise PeerError(f"commit {format_zxid(zxid)} is not of the oldest proposal")
+        self._uncommitted.popleft()
+
+    def _logged(self, count: int) -> None:
+        """The oldest `count` proposals in the log are durable: say so. Observers are not asked."""
+        zxids = [self._unacked.popleft() for _ in range(count)]
+        if not self._is_observer:
+            assert self._link is not None
+            self._link.send(packets_without_data(ACK, zxids))
+            self._link.flush()
+
+    # -- what our clients ask for (quorum.replica.Upstream)
+
+    def forward(self, session: int, cxid: int, op: int, body: bytes, ids: AuthIds | None) -> None:
+        assert self._link is not None
+        self._link.send(request_packet(session, cxid, op, body, ids))
+
+    def revalidate(self, session: int, timeout_ms: int) -> None:
+        assert self._link is not None
+        self._link.send(revalidate_packet(session, timeout_ms))
+
+    def flush(self) -> None:
+        assert self._link is not None
+        self._link.flush()
+
+
+_MODES = {DIFF: "DIFF", TRUNC: "TRUNC", SNAP: "SNAP"}
+
+
+def _given(data: bytes | None) -> bytes:
+    if data is None:
+        raise PeerError("a proposal carries no transaction")
+    return data
+
+
+def _nobody(count: int) -> None:
+    """Nobody waits for the log any more."""
+
+
+def _first_reason(failures: BaseExceptionGroup[BaseException]) -> str:
+    first: BaseException = failures
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return str(first)

@@ -1,0 +1,124 @@
+"""A connection between a leader and one of its learners: packets both ways, many at a time.
+
+What is to be sent is queued at once, by whoever has it, and leaves when `flush` is called: everything queued
+in one piece. What arrives is handed over in batches: all packets that one read of the stream completed.
+"""
+
+import structlog
+import trio
+
+from jute.record import DecodeError, Truncated
+from quorum.errors import PeerError
+from quorum.packets import Packet, read_packet, read_packets
+
+log = structlog.get_logger()
+
+_RECEIVE_BYTES = 256 << 10
+# A learner that takes nothing for so long that this much waits for it is let go: it can come back and be
+# brought up to date from the log.
+QUEUED_BYTES_MAX = 256 << 20
+
+
+class LearnerLink:
+    """One end of the connection; the other may be Apache's."""
+
+    def __init__(self, stream: trio.abc.Stream, *, data_bytes_max: int) -> None:
+        self._stream = stream
+        self._data_bytes_max = data_bytes_max
+        self._received = b""
+        self._queue: list[bytes] = []
+        self._queued_bytes = 0
+        self._wake = trio.lowlevel.ParkingLot()
+        self._is_flush_wanted = False
+        self.scope = trio.CancelScope()  # of the task that serves this link
+        self.abort_reason: str | None = None
+
+    # -- receiving
+
+    async def receive(self) -> Packet:
+        """The next packet. Nothing behind it is looked at: after SNAP that is not a packet."""
+        while True:
+            try:
+                packet, used = read_packet(self._received, 0, self._data_bytes_max)
+            except Truncated:
+                self._received += await self._receive_some()
+            except DecodeError as failure:
+                raise PeerError(str(failure)) from failure
+            else:
+                self._received = self._received[used:]
+                return packet
+
+    async def receive_batch(self) -> list[Packet]:
+        """At least one packet, and all that are there with it."""
+        while True:
+            try:
+                packets, used = read_packets(self._received, self._data_bytes_max)
+            except DecodeError as failure:
+                raise PeerError(str(failure)) from failure
+            if used:
+                self._received = self._received[used:]
+                return packets
+            self._received += await self._receive_some()
+
+    async def receive_raw(self) -> bytes:
+        """Bytes that are not packets: part of a snapshot."""
+        if self._received:
+            received, self._received = self._received, b""
+            return received
+        return await self._receive_some()
+
+    def put_back(self, data: bytes) -> None:
+        """What `receive_raw` gave too much."""
+        self._received = data + self._received
+
+    async def _receive_some(self) -> bytes:
+        try:
+            data = bytes(await self._stream.receive_some(_RECEIVE_BYTES))
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
+            raise PeerError("the connection broke") from failure
+        if not data:
+            raise PeerError("the other side closed the connection")
+        return data
+
+    # -- sending
+
+    def send(self, data: bytes) -> None:
+        """Queue a packet, or several in one; `flush` must follow."""
+        self._queue.append(data)
+        self._queued_bytes += len(data)
+        if self._queued_bytes > QUEUED_BYTES_MAX:
+            self.abort(f"{self._queued_bytes} bytes wait to be taken")
+
+    def flush(self) -> None:
+        """Let what is queued leave."""
+        if self._queue and not self._is_flush_wanted:
+            self._is_flush_wanted = True
+            self._wake.unpark()
+
+    async def send_now(self, data: bytes) -> None:
+        """Send ahead of the queue, whose task must not be running."""
+        try:
+            await self._stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
+            raise PeerError("the connection broke") from failure
+
+    async def send_queued(self) -> None:
+        """The sending task: runs until cancelled, or raises PeerError."""
+        while True:
+            if not self._is_flush_wanted:
+                await self._wake.park()
+            self._is_flush_wanted = False
+            queued, self._queue, self._queued_bytes = self._queue, [], 0
+            await self.send_now(b"".join(queued))
+
+    # -- the end
+
+    def abort(self, reason: str) -> None:
+        """Make whoever serves this link give it up."""
+        if self.abort_reason is None:
+            self.abort_reason = reason
+            self.scope.cancel()
+
+    async def close(self) -> None:
+        """At once: what is queued is lost."""
+        await trio.aclose_forcefully(self._stream)

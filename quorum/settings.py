@@ -1,0 +1,20 @@
+"""How long servers wait for each other, and a few other numbers of zoo.cfg that concern the ensemble."""
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class PeerSettings:
+    """Limits are in seconds here; zoo.cfg counts ticks."""
+
+    tick_s: float
+    init_limit_s: float  # to connect to a leader and take over its history
+    sync_limit_s: float  # between two signs of life
+    connect_limit_s: float  # to connect alone: connectToLearnerMasterLimit, or initLimit
+    data_bytes_max: int  # of a packet: jute.maxbuffer and what is allowed above it
+    reconfig_enabled: bool = False
+    force_snapshot_sync: bool = False
+    observer_delay_s: float = 0.2  # before an observer that lost its leader looks for another
+    observer_logs: bool = True  # syncEnabled
+    read_only_enabled: bool = False
+    leader_host_is_any: bool = False  # quorumListenOnAllIPs

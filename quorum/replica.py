@@ -112,8 +112,8 @@ class Replica(Protocol):
 
     def logged_after(self, zxid: int) -> Iterator[bytes] | None:
         """Payloads on disk, in order, from the first one of the file that can hold `zxid`: some before it
-        come first. None if reading them is not worth it compared with the whole tree (snapshotSizeFactor), or if
-        the log does not reach back that far. Blocks, and may be read in another thread."""
+        come first. None if that is not worth it compared with the whole tree (snapshotSizeFactor), or if the
+        log does not reach back that far. Blocks, and may be read in another thread."""
 
     async def truncate(self, zxid: int) -> None:
         """Cut the log back behind `zxid` and load the tree again: it is as if nothing more had been.

@@ -1,0 +1,134 @@
+"""A server's life in an ensemble: look for a leader, then lead, follow or observe until that ends, for ever.
+
+    run
+    ├── elector      answers on the election port, whatever else happens
+    └── the roles, one after the other
+
+Between two roles the server serves nobody, and its tree is brought up to the end of its log: the vote it
+casts must stand for everything it ever acknowledged (ZOOKEEPER-2845).
+"""
+
+from random import Random
+
+import structlog
+import trio
+
+from jute.quorum_records import ServerState
+from persistence.offload import Offload
+from quorum.election import Vote
+from quorum.elector import ConfigAdopted, Elector
+from quorum.epochs import EpochKeeper
+from quorum.leader import Leader
+from quorum.learner import Learning
+from quorum.membership import Membership
+from quorum.network import Network
+from quorum.replica import Replica
+from quorum.server_lines import Role
+from quorum.settings import PeerSettings
+
+log = structlog.get_logger()
+
+_READ_ONLY_AFTER_S_MIN = 2.0
+
+
+class Peer:
+    """One member of the ensemble. `leader` and `learning` are there while it is one."""
+
+    def __init__(
+        self,
+        *,
+        settings: PeerSettings,
+        membership: Membership,
+        network: Network,
+        replica: Replica,
+        epochs: EpochKeeper,
+        elector: Elector,
+        offload: Offload,
+        random: Random,
+    ) -> None:
+        self._settings = settings
+        self._membership = membership
+        self._network = network
+        self._replica = replica
+        self._epochs = epochs
+        self._elector = elector
+        self._offload = offload
+        self._random = random
+        self._needs_snapshot = False
+        self.leader: Leader | None = None
+        self.learning: Learning | None = None
+
+    @property
+    def state(self) -> ServerState:
+        return self._elector.state
+
+    async def run(self) -> None:
+        """Take part until cancelled."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._elector.run)
+            while True:
+                await self._take_role(await self._look())
+
+    async def _look(self) -> Vote:
+        """Find a leader; meanwhile, if that is allowed, serve clients that only want to read."""
+        while True:
+            async with trio.open_nursery() as nursery:
+                if self._settings.read_only_enabled:
+                    nursery.start_soon(self._serve_read_only)
+                outcome = await self._elector.look(*self._candidacy())
+                nursery.cancel_scope.cancel()
+            await self._replica.retire()
+            if not isinstance(outcome, ConfigAdopted):
+                return outcome
+
+    def _candidacy(self) -> tuple[int, int]:
+        return self._replica.last_zxid, self._epochs.current
+
+    async def _serve_read_only(self) -> None:
+        await trio.sleep(max(_READ_ONLY_AFTER_S_MIN, self._settings.tick_s))
+        self._replica.serve_read_only()
+
+    async def _take_role(self, vote: Vote) -> None:
+        try:
+            if vote.leader == self._membership.my_id:
+                reason = await self._lead()
+            else:
+                reason = await self._learn_from(vote.leader)
+            log.warning("role_ended", role=self._elector.state.name, reason=reason)
+            is_observer = self._elector.state is ServerState.OBSERVING
+            self._elector.state = ServerState.LOOKING
+        finally:
+            self.leader = self.learning = None
+        await self._replica.retire()
+        if is_observer:
+            await trio.sleep(self._random.random() * self._settings.observer_delay_s)
+
+    async def _lead(self) -> str:
+        self.leader = Leader(
+            settings=self._settings,
+            membership=self._membership,
+            network=self._network,
+            replica=self._replica,
+            epochs=self._epochs,
+            offload=self._offload,
+            on_established=self._elector.update_vote_epoch,
+        )
+        return await self.leader.lead()
+
+    async def _learn_from(self, leader_id: int) -> str:
+        leader = self._membership.committed.members.get(leader_id)
+        if leader is None:
+            return f"server {leader_id} was elected, which is not in our configuration"
+        self.learning = Learning(
+            settings=self._settings,
+            membership=self._membership,
+            network=self._network,
+            replica=self._replica,
+            epochs=self._epochs,
+            is_observer=self._membership.role is Role.OBSERVER,
+            needs_snapshot=self._needs_snapshot,
+            on_synced=self._elector.update_vote_epoch,
+        )
+        reason = await self.learning.learn(leader)
+        self._needs_snapshot = self.learning.needs_snapshot
+        return reason

@@ -48,14 +48,21 @@ def load_epochs(disk: Disk, snap_dir: Path, last_zxid: int) -> Epochs:
     """The epochs at start-up, checked against the data and against each other.
 
     A missing file is made from the last zxid: an old installation had none. If the data is of a later epoch
-    than currentEpoch says, the server stopped between writing currentEpoch.tmp and renaming it; if that is
-    not it, the directory is not from one server at one time.
+    than currentEpoch says, the server stopped while it took over the history of a leader whose epoch it had
+    accepted: it has part of that history, perhaps all, and does not claim to. Otherwise the directory is not
+    from one server at one time.
     """
     epoch_of_data = max(last_zxid, 0) >> 32
     current = _read_or_create(disk, snap_dir, CURRENT_EPOCH, epoch_of_data)
+    accepted = _read_or_create(disk, snap_dir, ACCEPTED_EPOCH, max(epoch_of_data, current))
+    if epoch_of_data > max(current, accepted):
+        raise DataDirError(
+            f"the current epoch {current} is older than the last zxid {last_zxid:#x}",
+            file=snap_dir / CURRENT_EPOCH,
+            remedy=f"Logs and epochs were not copied together. {RESYNC_OR_RESTORE}",
+        )
     if epoch_of_data > current:
-        current = _finish_interrupted_write(disk, snap_dir, current, last_zxid)
-    accepted = _read_or_create(disk, snap_dir, ACCEPTED_EPOCH, epoch_of_data)
+        log.info("taking_over_history_was_interrupted", current_epoch=current, epoch_of_data=epoch_of_data)
     if accepted < current:
         raise DataDirError(
             f"the accepted epoch {accepted} is below the current epoch {current}",
@@ -72,16 +79,3 @@ def _read_or_create(disk: Disk, snap_dir: Path, name: str, default: int) -> int:
         write_epoch(disk, snap_dir, name, default)
         return default
     return epoch
-
-
-def _finish_interrupted_write(disk: Disk, snap_dir: Path, current: int, last_zxid: int) -> int:
-    unfinished = read_epoch(disk, snap_dir, CURRENT_EPOCH + ".tmp")
-    if unfinished is None or unfinished < last_zxid >> 32:
-        raise DataDirError(
-            f"the current epoch {current} is older than the last zxid {last_zxid:#x}",
-            file=snap_dir / CURRENT_EPOCH,
-            remedy=f"Logs and epochs were not copied together. {RESYNC_OR_RESTORE}",
-        )
-    log.info("epoch_write_finished", name=CURRENT_EPOCH, epoch=unfinished)
-    write_epoch(disk, snap_dir, CURRENT_EPOCH, unfinished)
-    return unfinished

@@ -64,8 +64,8 @@ from quorum.settings import PeerSettings
 
 log = structlog.get_logger()
 
-_DIALS_MAX = 5
-_DIAL_PAUSE_S = 0.1
+# A leader that was elected a moment ago may not listen yet.
+_DIAL_PAUSES_S = (0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.1, 0.1)
 
 
 class Learning:
@@ -122,12 +122,12 @@ class Learning:
         address = leader.addresses[0]
         failure: OSError | None = None
         with trio.move_on_after(self._settings.connect_limit_s):
-            for _ in range(_DIALS_MAX):
+            for pause_s in _DIAL_PAUSES_S:
                 try:
                     return await self._network.dial(address.host, address.quorum_port)
                 except OSError as error:
                     failure = error
-                await trio.sleep(_DIAL_PAUSE_S)
+                await trio.sleep(pause_s)
         raise PeerError(
             f"cannot reach leader {leader.server_id} at {address}: {failure or 'it took too long'}"
         )

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import attrs
 import session_client as wire
@@ -199,19 +199,23 @@ class EnsembleLoad:
             reader.client.drop()
 
 
-def assert_all_equal(ensemble: Ensemble) -> None:
+Greet: TypeAlias = Callable[[SessionClient], None]  # what a client does first, to be let see everything
+
+
+def assert_all_equal(ensemble: Ensemble, greet: Greet = lambda _: None) -> None:
     """Every running member shows the same tree, and has had the same digests on the way."""
     reach_a_digest(ensemble)
     first, *others = ensemble.running
-    expected = tree_of(ensemble, first)
+    expected = tree_of(ensemble, first, greet)
     for server_id in others:
-        found = differences(expected, tree_of(ensemble, server_id))
+        found = differences(expected, tree_of(ensemble, server_id, greet))
         assert not found, f"server {first} and server {server_id}:\n" + "\n".join(found[:20])
     assert_same_digests(ensemble)
 
 
-def tree_of(ensemble: Ensemble, server_id: int) -> dict[str, Seen]:
+def tree_of(ensemble: Ensemble, server_id: int, greet: Greet) -> dict[str, Seen]:
     with SessionClient.open(ensemble[server_id].port, SESSION_MS) as client:
+        greet(client)
         tree = read_tree(client)
         client.close()
     tree.pop(LOCAL, None)

@@ -5,8 +5,9 @@ Whoever puts build/compiled first on PYTHONPATH gets the extension modules inste
 what is not compiled is the same file copied. The folder is made anew whenever a source, this list or Python
 changes.
 
-One thing that works in Python does not work compiled (mypyc 2.4): a slice of bytes whose end lies before its
-start is an error there instead of being empty.
+Two things that work in Python do not work compiled (mypyc 2.4). A slice of bytes whose end lies before its
+start is an error there instead of being empty. And what librt reads overflows as a C integer does until it
+has been assigned to an `int`.
 """
 
 import hashlib

@@ -6,6 +6,9 @@ Held by tests/server/test_apply_txn.py::test_replaying_a_suffix_twice_changes_no
 """
 
 from struct import Struct
+from typing import Final
+
+from librt.strings import BytesWriter, write_i32_be
 
 from jute.errors import NodeExists, NoNode, RuntimeInconsistency, ZkError
 from server.data_tree import STAT_BYTES, DataTree
@@ -26,10 +29,9 @@ from server.txns import (
     Txn,
 )
 
-_INT = Struct(">i")
-_MULTI_HEADER = Struct(">i?i")
-_MULTI_ERROR = Struct(">i?ii")
-_MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
+_MULTI_HEADER: Final = Struct(">i?i")
+_MULTI_ERROR: Final = Struct(">i?ii")
+_MULTI_END: Final = _MULTI_HEADER.pack(-1, True, -1)
 
 
 def apply_txn(tree: DataTree, txn: Txn) -> tuple[int, bytes]:
@@ -76,8 +78,12 @@ def _apply_create(tree: DataTree, type_: int, args: Args, txn: Txn) -> bytes:
     except NodeExists:  # replayed: the parent may have been saved before the node was
         tree.note_create(parent_of(path), parent_cversion, txn.zxid)
         raise
-    reply: bytes = _INT.pack(len(path)) + path
-    return reply if type_ == CREATE else reply + body[-STAT_BYTES:]
+    reply = BytesWriter()
+    write_i32_be(reply, len(path))
+    reply.write(path)
+    if type_ != CREATE:
+        reply.write(body[-STAT_BYTES:])
+    return reply.getvalue()
 
 
 def _close_session(tree: DataTree, txn: Txn) -> None:

@@ -23,8 +23,10 @@ Invariants:
 
 from collections.abc import Iterable, Iterator
 from struct import Struct
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
+
+from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
 
 from jute.errors import NodeExists, NoNode
 from jute.opcodes import EventType
@@ -34,14 +36,14 @@ from server.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, parent_of
 from server.quotas import Quotas
 from server.txns import CONTAINER_OWNER, TTL_MASK
 
+if TYPE_CHECKING:
+    from server.watches import Watches
+
 STAT_BYTES: Final = 68
 EMPTY_DATA: Final = b"\x00\x00\x00\x00"
 
-_NEW_STAT = Struct(">qqqqiiiqiiq")
-_INT = Struct(">i")
-_LONG = Struct(">q")
-_STAT_WITH_DATA = Struct(">8sq8sqi16si12s")
-_STAT_WITH_CHILDREN = Struct(">i16siq")
+_INT: Final = Struct(">i")
+_LONG: Final = Struct(">q")
 
 NODE_CREATED: Final = int(EventType.NODE_CREATED)
 NODE_DELETED: Final = int(EventType.NODE_DELETED)
@@ -53,6 +55,7 @@ CREATES_MAX: Final = 0x7FFFFFFF  # where the count of created children sticks
 _LARGE_BODY_BYTES: Final = 16 << 10
 _MASK64: Final = (1 << 64) - 1
 _NO_CHILDREN: Final = _INT.pack(0)
+_NO_VERSIONS: Final = bytes(12)  # version, cversion, aversion
 _CHILD_LISTS_BYTES_MAX: Final = 16 << 20
 _CHILD_LIST_OVERHEAD_BYTES: Final = 150  # of an object and its place in a dictionary
 
@@ -69,14 +72,31 @@ def signed64(value: int) -> int:
 
 def new_body(data: bytes, zxid: int, time_ms: int, shown_owner: int) -> bytes:
     """The body of a node that was just created."""
-    return data + _NEW_STAT.pack(zxid, zxid, time_ms, time_ms, 0, 0, 0, shown_owner, len(data) - 4, 0, zxid)
+    stat = BytesWriter()
+    write_i64_be(stat, zxid)
+    write_i64_be(stat, zxid)
+    write_i64_be(stat, time_ms)
+    write_i64_be(stat, time_ms)
+    stat.write(_NO_VERSIONS)
+    write_i64_be(stat, shown_owner)
+    write_i32_be(stat, len(data) - 4)
+    write_i32_be(stat, 0)
+    write_i64_be(stat, zxid)
+    return data + stat.getvalue()
 
 
 def with_data(body: bytes, data: bytes, version: int, zxid: int, time_ms: int) -> bytes:
     """The body after setData: mzxid, mtime, version and dataLength change with the data."""
-    return data + _STAT_WITH_DATA.pack(
-        body[-68:-60], zxid, body[-52:-44], time_ms, version, body[-32:-16], len(data) - 4, body[-12:]
-    )
+    stat = BytesWriter()
+    stat.write(body[-68:-60])
+    write_i64_be(stat, zxid)
+    stat.write(body[-52:-44])
+    write_i64_be(stat, time_ms)
+    write_i32_be(stat, version)
+    stat.write(body[-32:-16])
+    write_i32_be(stat, len(data) - 4)
+    stat.write(body[-12:])
+    return data + stat.getvalue()
 
 
 def with_children(body: bytes, creates: int, count: int, pzxid: int) -> bytes:
@@ -84,10 +104,14 @@ def with_children(body: bytes, creates: int, count: int, pzxid: int) -> bytes:
     cversion = 2 * creates - count
     if not -0x80000000 <= cversion <= 0x7FFFFFFF:
         cversion = wrap32(cversion)
-    changed = _STAT_WITH_CHILDREN.pack(cversion, body[-28:-12], count, pzxid)
+    changed = BytesWriter()
+    write_i32_be(changed, cversion)
+    changed.write(body[-28:-12])
+    write_i32_be(changed, count)
+    write_i64_be(changed, pzxid)
     if len(body) > _LARGE_BODY_BYTES:
-        return b"".join((memoryview(body)[:-32], changed))  # one copy instead of two
-    return body[:-32] + changed
+        return b"".join((memoryview(body)[:-32], changed.getvalue()))  # one copy instead of two
+    return body[:-32] + changed.getvalue()
 
 
 def with_acl_version(body: bytes, version: int) -> bytes:
@@ -95,33 +119,27 @@ def with_acl_version(body: bytes, version: int) -> bytes:
 
 
 def version_of(body: bytes) -> int:
-    version: int = _INT.unpack_from(body, len(body) - 36)[0]
-    return version
+    return read_i32_be(body, len(body) - 36)
 
 
 def acl_version_of(body: bytes) -> int:
-    version: int = _INT.unpack_from(body, len(body) - 28)[0]
-    return version
+    return read_i32_be(body, len(body) - 28)
 
 
 def shown_owner_of(body: bytes) -> int:
-    owner: int = _LONG.unpack_from(body, len(body) - 24)[0]
-    return owner
+    return read_i64_be(body, len(body) - 24)
 
 
 def mzxid_of(body: bytes) -> int:
-    zxid: int = _LONG.unpack_from(body, len(body) - 60)[0]
-    return zxid
+    return read_i64_be(body, len(body) - 60)
 
 
 def mtime_of(body: bytes) -> int:
-    time_ms: int = _LONG.unpack_from(body, len(body) - 44)[0]
-    return time_ms
+    return read_i64_be(body, len(body) - 44)
 
 
 def pzxid_of(body: bytes) -> int:
-    zxid: int = _LONG.unpack_from(body, len(body) - 8)[0]
-    return zxid
+    return read_i64_be(body, len(body) - 8)
 
 
 def data_length_of(body: bytes) -> int:
@@ -137,32 +155,22 @@ def node_digest(path: bytes, body: bytes, creates: int, hidden_owner: int = 0) -
     """
     if path.startswith(b"/zookeeper/"):
         return 0
-    name = b"" if path == ROOT else path
-    tail = body[-28:-24] + _LONG.pack(hidden_owner) if hidden_owner else body[-28:-16]
-    if len(body) > _LARGE_BODY_BYTES:  # where a copy costs more than three calls
-        beginning = crc32(memoryview(body)[4:-52], crc32(name))
-        return crc32(b"".join((body[-8:], body[-52:-32], _INT.pack(creates), tail)), beginning)
-    return crc32(b"".join((name, body[4:-52], body[-8:], body[-52:-32], _INT.pack(creates), tail)))
-
-
-class Triggers(Protocol):
-    """Who wants to know about a change; watches.py in a running server."""
-
-    def trigger_data(self, path: bytes, event: int, zxid: int, acl: bytes) -> object:
-        """Something happened to a node; returns whom it told."""
-
-    def trigger_child(self, path: bytes, event: int, zxid: int, acl: bytes, told: object = None) -> None:
-        """Something happened to a node's children, or to the node as seen by who watches them."""
-
-
-class NoTriggers:
-    """Nobody watches: while the log is replayed."""
-
-    def trigger_data(self, path: bytes, event: int, zxid: int, acl: bytes) -> object:
-        return None
-
-    def trigger_child(self, path: bytes, event: int, zxid: int, acl: bytes, told: object = None) -> None:
-        pass
+    counted, beginning = BytesWriter(), 0
+    if path != ROOT:
+        counted.write(path)
+    if len(body) > _LARGE_BODY_BYTES:  # where two copies cost more than two calls
+        beginning = crc32(memoryview(body)[4:-52], crc32(counted.getvalue()))
+        counted = BytesWriter()
+    else:
+        counted.write(body[4:-52])
+    counted.write(body[-8:])
+    counted.write(body[-52:-32])
+    write_i32_be(counted, creates)
+    counted.write(body[-28:-16])
+    if hidden_owner:
+        counted.truncate(len(counted) - 8)
+        write_i64_be(counted, hidden_owner)
+    return crc32(counted.getvalue(), beginning)
 
 
 class DataTree:
@@ -171,7 +179,7 @@ class DataTree:
     def __init__(self, *, extended_types: bool = False, emulate_353_ttl: bool = False) -> None:
         self._extended_types = extended_types
         self._emulate_353_ttl = emulate_353_ttl
-        self.triggers: Triggers = NoTriggers()
+        self.triggers: Watches | None = None  # nobody watches while the log is replayed
         self.bodies: dict[bytes, bytes] = {}
         self.children: dict[bytes, dict[bytes, None]] = {}
         self.creates: dict[bytes, int] = {}
@@ -329,8 +337,10 @@ class DataTree:
         if self.tracks_digest:
             self.digest = self.digest + self._digest_of(parent) + self._digest_of(path) & _MASK64
         self._count_for_quota(path, len(data) - 4, 1)
-        self.triggers.trigger_data(path, NODE_CREATED, zxid, acl)
-        self.triggers.trigger_child(parent, NODE_CHILDREN_CHANGED, zxid, self.acls.get(parent, OPEN_ACL))
+        watches = self.triggers
+        if watches is not None:
+            watches.trigger_data(path, NODE_CREATED, zxid, acl)
+            watches.trigger_child(parent, NODE_CHILDREN_CHANGED, zxid, self.acls.get(parent, OPEN_ACL))
         return body
 
     def note_create(self, parent: bytes, parent_cversion: int, zxid: int) -> None:
@@ -379,9 +389,11 @@ class DataTree:
         if body is None:
             raise NoNode
         acl = self._forget(path, body)
-        told = self.triggers.trigger_data(path, NODE_DELETED, zxid, acl)
-        self.triggers.trigger_child(path, NODE_DELETED, zxid, acl, told)
-        self.triggers.trigger_child(parent, NODE_CHILDREN_CHANGED, zxid, self.acls.get(parent, OPEN_ACL))
+        watches = self.triggers
+        if watches is not None:
+            told = watches.trigger_data(path, NODE_DELETED, zxid, acl)
+            watches.trigger_child(path, NODE_DELETED, zxid, acl, told)
+            watches.trigger_child(parent, NODE_CHILDREN_CHANGED, zxid, self.acls.get(parent, OPEN_ACL))
 
     def set_data(self, path: bytes, data: bytes, version: int, zxid: int, time_ms: int) -> bytes:
         """Replace a node's data and return its body."""
@@ -396,7 +408,8 @@ class DataTree:
             self.digest = self.digest + self._digest_of(path) & _MASK64
         if self.quotas.paths:
             self._count_for_quota(path, len(changed) - len(body), 0)
-        self.triggers.trigger_data(path, NODE_DATA_CHANGED, zxid, self.acls.get(path, OPEN_ACL))
+        if self.triggers is not None:
+            self.triggers.trigger_data(path, NODE_DATA_CHANGED, zxid, self.acls.get(path, OPEN_ACL))
         return changed
 
     def set_acl(self, path: bytes, acl: bytes, version: int) -> bytes:

@@ -7,21 +7,22 @@ for the few texts that are not plain ASCII; both happen here.
 
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from jute.errors import BadArguments
 from jute.primitives import decode_ustring, encode_ustring
 
-ROOT = b"/"
-ZOOKEEPER = b"/zookeeper"
-QUOTA = b"/zookeeper/quota"
-CONFIG = b"/zookeeper/config"
-UNDELETABLE = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
+ROOT: Final = b"/"
+ZOOKEEPER: Final = b"/zookeeper"
+QUOTA: Final = b"/zookeeper/quota"
+CONFIG: Final = b"/zookeeper/config"
+UNDELETABLE: Final = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
 
 # Control characters, surrogates and private use, specials; everything beyond the basic plane would need
 # surrogates in Java and is therefore invalid too.
-_BAD_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
-_BAD_ASCII = re.compile(rb"[\x00-\x1f\x7f]")
-_BAD_COMPONENT = re.compile(rb"//|/\.\.?(/|\Z)")
+_BAD_CHARACTER: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
+_CONTROLS: Final = bytes([*range(0x20), 0x7F])
+_BAD_COMPONENT: Final = re.compile(rb"//|/\.\.?(/|\Z)")
 
 
 def canonical(path: bytes) -> bytes:
@@ -37,9 +38,13 @@ def validate(path: bytes) -> None:
         return
     if path[-1:] == b"/":
         raise BadArguments("a path does not end with /")
-    if _BAD_COMPONENT.search(path):
+    if (b"//" in path or b"/." in path) and _BAD_COMPONENT.search(path):
         raise BadArguments("a path has no empty, '.' or '..' component")
-    if _BAD_ASCII.search(path) if path.isascii() else _BAD_CHARACTER.search(decode_ustring(path)):
+    if path.isascii():
+        has_bad = len(path.translate(None, _CONTROLS)) != len(path)
+    else:
+        has_bad = _BAD_CHARACTER.search(decode_ustring(path)) is not None
+    if has_bad:
         raise BadArguments("a path has no control, private-use or supplementary characters")
 
 

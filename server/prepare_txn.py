@@ -12,7 +12,7 @@ Invariants:
 """
 
 from collections import deque
-from typing import Any
+from typing import Any, Final
 
 from jute.errors import (
     BadArguments,
@@ -71,20 +71,20 @@ from server.txns import (
 )
 from server.write_requests import Operation, parse_write
 
-_EPHEMERAL = frozenset(mode.value for mode in CreateMode if mode.is_ephemeral)
-_SEQUENTIAL = frozenset(mode.value for mode in CreateMode if mode.is_sequential)
-_WITH_TTL = frozenset(mode.value for mode in CreateMode if mode.is_ttl)
-_FLAGS = frozenset(mode.value for mode in CreateMode)
+_EPHEMERAL: Final = frozenset(mode.value for mode in CreateMode if mode.is_ephemeral)
+_SEQUENTIAL: Final = frozenset(mode.value for mode in CreateMode if mode.is_sequential)
+_WITH_TTL: Final = frozenset(mode.value for mode in CreateMode if mode.is_ttl)
+_FLAGS: Final = frozenset(mode.value for mode in CreateMode)
 
 
-FROM_TREE = -1
+FROM_TREE: Final = -1
 
 # An `auth` entry grows to one for each id of the client, in every create of a multi: without a bound, one
 # frame makes a transaction larger than any log entry can be. The original reads up to twice a frame.
-_ACL_GROWTH_BYTES_MAX = 512 << 10
+_ACL_GROWTH_BYTES_MAX: Final = 512 << 10
 # A longer list of ephemerals is left out, as old versions always did: whoever applies the transaction knows
 # them. The original cannot read log entries that are much larger than a frame.
-_LISTED_BYTES_MAX = 512 << 10
+_LISTED_BYTES_MAX: Final = 512 << 10
 
 
 class Change:

@@ -31,7 +31,7 @@ from server.data_tree import (
 )
 from server.paths import ROOT, ancestors_or_self
 
-_EVENT = Struct(">iiqiiii")
+_EVENT: Final = Struct(">iiqiiii")
 _UNKNOWN_ZXID: Final = -1
 
 
@@ -85,7 +85,7 @@ class Watches:
     # -- firing
 
     def trigger_data(self, path: bytes, event: int, zxid: int, acl: bytes) -> Watchers | None:
-        told = self.data_once.pop(path, None)
+        told = self.data_once.pop(path, None) if self.data_once else None
         if told:
             for watcher in told:
                 watcher.watched.data_once.discard(path)
@@ -99,15 +99,16 @@ class Watches:
             self._tell(told, event, path, zxid, acl)
         return told
 
-    def trigger_child(self, path: bytes, event: int, zxid: int, acl: bytes, told: object = None) -> None:
-        watchers = self.child_once.pop(path, None)
+    def trigger_child(
+        self, path: bytes, event: int, zxid: int, acl: bytes, told: Watchers | None = None
+    ) -> None:
+        watchers = self.child_once.pop(path, None) if self.child_once else None
         if watchers:
             for watcher in watchers:
                 watcher.watched.child_once.discard(path)
         if self.persistent and path in self.persistent:
             watchers = (watchers or {}) | self.persistent[path]
         if watchers and told:
-            assert isinstance(told, dict)
             watchers = {watcher: None for watcher in watchers if watcher not in told}
         if watchers:
             self._tell(watchers, event, path, zxid, acl)

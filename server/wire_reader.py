@@ -4,14 +4,14 @@ Strings come out as bytes, buffers and ACLs stay in wire form, with their length
 declared record uses jute.record.decode; the two are tested to agree.
 """
 
-from struct import Struct
+from typing import Final
+
+from librt.strings import read_i32_be, read_i64_be
 
 from jute.record import DecodeError
 from server.acls import OPEN_ACL
 
-_INT = Struct(">i")
-_LONG = Struct(">q")
-_NULL = b"\xff\xff\xff\xff"
+_NULL: Final = b"\xff\xff\xff\xff"
 
 
 class WireReader:
@@ -35,16 +35,14 @@ class WireReader:
         if at + 4 > len(self.data):
             raise _cut_short()
         self.offset = at + 4
-        value: int = _INT.unpack_from(self.data, at)[0]
-        return value
+        return read_i32_be(self.data, at)
 
     def read_long(self) -> int:
         at = self.offset
         if at + 8 > len(self.data):
             raise _cut_short()
         self.offset = at + 8
-        value: int = _LONG.unpack_from(self.data, at)[0]
-        return value
+        return read_i64_be(self.data, at)
 
     def read_string(self) -> bytes | None:
         text = self.read_buffer()

@@ -13,8 +13,9 @@ A body that cannot be decoded raises DecodeError, which costs no zxid, except fo
 a failure like any other and consumes one.
 """
 
-from struct import Struct
-from typing import Any
+from typing import Any, Final
+
+from librt.strings import read_i32_be
 
 from jute.errors import MarshallingError
 from jute.opcodes import CreateMode, OpCode
@@ -38,14 +39,13 @@ from server.wire_reader import WireReader
 
 Operation = tuple[int, Any]
 
-_INT = Struct(">i")
-_NULL_ACL = b"\xff\xff\xff\xff"
-_FLAGS = frozenset(mode.value for mode in CreateMode)
-_TTL_FLAGS = frozenset(mode.value for mode in CreateMode if mode.is_ttl)
-_HOT_CREATES = frozenset({CREATE, CREATE2})
-_PLAIN_CREATES = frozenset({CREATE, CREATE2, CREATE_CONTAINER})
-_VERSIONED = frozenset({DELETE, CHECK})
-MULTI_READS = frozenset({int(OpCode.GET_DATA), int(OpCode.GET_CHILDREN)})
+_NULL_ACL: Final = b"\xff\xff\xff\xff"
+_FLAGS: Final = frozenset(mode.value for mode in CreateMode)
+_TTL_FLAGS: Final = frozenset(mode.value for mode in CreateMode if mode.is_ttl)
+_HOT_CREATES: Final = frozenset({CREATE, CREATE2})
+_PLAIN_CREATES: Final = frozenset({CREATE, CREATE2, CREATE_CONTAINER})
+_VERSIONED: Final = frozenset({DELETE, CHECK})
+MULTI_READS: Final = frozenset({int(OpCode.GET_DATA), int(OpCode.GET_CHILDREN)})
 
 
 def parse_write(op: int, body: bytes) -> Any:
@@ -63,32 +63,30 @@ def _parse_set_data(body: bytes) -> Any:
     """As _parse_args does, but in a third of the time."""
     if len(body) < 12:
         raise DecodeError("a setData request is too short")
-    path_length = _INT.unpack_from(body)[0]
+    path_length: int = read_i32_be(body, 0)
     data_at = 4 + path_length
     if path_length < 0 or data_at + 8 > len(body):
         return _parse_args(SET_DATA, WireReader(body))
-    data_length = _INT.unpack_from(body, data_at)[0]
+    data_length: int = read_i32_be(body, data_at)
     data_end = data_at + 4 + data_length
     if data_length < 0 or data_end + 4 > len(body):
         return _parse_args(SET_DATA, WireReader(body))
-    path = body[4:data_at]
-    return (
-        path if path.isascii() else canonical(path),
-        body[data_at:data_end],
-        _INT.unpack_from(body, data_end)[0],
-    )
+    path, version = body[4:data_at], int(read_i32_be(body, data_end))
+    return (path if path.isascii() else canonical(path), body[data_at:data_end], version)
 
 
 def _parse_create(op: int, body: bytes) -> Any:
     """As _parse_args does, but in a quarter of the time where the node is to be open to everyone."""
     size = len(body)
     if size >= 8:
-        data_at = 4 + _INT.unpack_from(body)[0]
+        path_length: int = read_i32_be(body, 0)
+        data_at = 4 + path_length
         if 4 <= data_at <= size - 4:
-            acl_at = data_at + 4 + _INT.unpack_from(body, data_at)[0]
+            data_length: int = read_i32_be(body, data_at)
+            acl_at = data_at + 4 + data_length
             flags_at = acl_at + len(OPEN_ACL)
             if data_at + 4 <= acl_at and flags_at + 4 <= size and body.startswith(OPEN_ACL, acl_at):
-                path, flags = body[4:data_at], _INT.unpack_from(body, flags_at)[0]
+                path, flags = body[4:data_at], int(read_i32_be(body, flags_at))
                 path = path if path.isascii() else canonical(path)
                 return (path, body[data_at:acl_at], OPEN_ACL, flags, -1)
     return _parse_args(op, WireReader(body))

@@ -23,6 +23,7 @@ from server.txns import (
     Txn,
     decode_txn,
 )
+from server.watches import WatchedPaths, Watches
 from tests.server.busy_server import BusyServer
 from tests.server.request_strategies import Step, write_steps
 from tests.server.tree_checks import assert_same, assert_sound, stat_of
@@ -157,14 +158,16 @@ def test_a_multi_is_applied_whole_before_its_zxid_is_the_last() -> None:
     seen = []
 
     class Watching:
-        def trigger_data(self, path: bytes, event: int, zxid: int, acl: bytes) -> object:
-            seen.append((path, tree.last_zxid))
-            return None
+        watched = WatchedPaths()
 
-        def trigger_child(self, path: bytes, event: int, zxid: int, acl: bytes, told: object = None) -> None:
-            pass
+        def may_read(self, acl: bytes) -> bool:
+            return True
 
-    tree.triggers = Watching()
+        def notify(self, frame: bytes) -> None:
+            seen.append((frame[32:], tree.last_zxid))
+
+    tree.triggers = Watches()
+    tree.triggers.add_recursive(b"/", Watching())
     parts = [(CREATE, (path, b"\0\0\0\0", OPEN_ACL, 0, -1)) for path in (b"/a", b"/a/b")]
     apply_txn(tree, Txn(SESSION, 1, 5, 1, MULTI, parts, None))
     assert seen == [(b"/a", 0), (b"/a/b", 0)]

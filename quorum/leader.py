@@ -5,34 +5,33 @@
     └── pings, and a look at who is still there, twice in a tick
 
 The decisions are pure and elsewhere: discovery.py, synchronization.py, broadcast.py. What is done between two
-awaits is one step: a learner is brought up to date and begins to be sent every new proposal in the same
-step, so it misses none (ZOOKEEPER-3104).
+awaits is one step: a learner's queue gets the last that is committed and the first that is proposed anew in
+the same step, so it misses none (ZOOKEEPER-3104).
 """
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import islice
+from collections.abc import Callable
+from functools import partial
 
 import structlog
 import trio
 
 from jute.record import DecodeError
 from jute.zxid import counter_of, epoch_of, format_zxid, make_zxid
-from persistence.log_format import follows, zxid_of
+from persistence.log_format import zxid_of
 from persistence.offload import Offload
 from quorum.broadcast import Broadcast
 from quorum.discovery import EpochAgreement, Summary
 from quorum.epochs import EpochKeeper
 from quorum.errors import PeerError
-from quorum.learner_links import LearnerLink
+from quorum.learner_links import LearnerLink, first_reason, patience
+from quorum.learner_sync import LearnerSync, committed_proposal
 from quorum.membership import Membership
 from quorum.network import Network
 from quorum.packets import (
     ACK,
     ACKEPOCH,
     COMMIT,
-    DIFF,
     FOLLOWERINFO,
     INFORM,
     LEADERINFO,
@@ -43,9 +42,7 @@ from quorum.packets import (
     PROTOCOL_VERSION,
     REQUEST,
     REVALIDATE,
-    SNAP,
     SYNC,
-    TRUNC,
     UPTODATE,
     Packet,
     int_data,
@@ -61,13 +58,11 @@ from quorum.packets import (
 from quorum.replica import LeaderService, Replica
 from quorum.server_lines import config_text
 from quorum.settings import PeerSettings
-from quorum.synchronization import Plan, SyncMode, plan_by_walking, plan_from_memory
 
 log = structlog.get_logger()
 
 # Before the counter of an epoch overflows a new epoch must begin; some room is left for what is under way.
 LAST_COUNTER = 0xFFFF0000
-_READ_AHEAD_TXNS = 256  # of the log on disk, for a learner far behind
 
 
 class Learner:
@@ -115,7 +110,7 @@ class Leader:
         self._network = network
         self._replica = replica
         self._epochs = epochs
-        self._offload = offload
+        self._sync = LearnerSync(settings, replica, offload)
         self._on_established = on_established
         self.learners: dict[int, Learner] = {}
         self._tick = 0
@@ -307,7 +302,7 @@ class Leader:
                 raise PeerError(link.abort_reason)
         except* (PeerError, DecodeError) as failures:
             server = None if learner is None else learner.server_id
-            log.warning("learner_gone", server=server, reason=_first_reason(failures))
+            log.warning("learner_gone", server=server, reason=first_reason(failures))
         finally:
             if learner is not None:
                 self._forget(learner)
@@ -326,7 +321,7 @@ class Leader:
 
     async def _greet(self, link: LearnerLink) -> Learner:
         """The beginning of discovery: who is it, and which epoch is there to be."""
-        with self._patience(self._settings.init_limit_s):
+        with patience(self._settings.init_limit_s):
             type_, zxid, data, _ = await link.receive()
             if type_ not in (FOLLOWERINFO, OBSERVERINFO):
                 raise PeerError(f"the first packet has type {type_}")
@@ -347,7 +342,7 @@ class Leader:
 
     async def _serve_learner(self, learner: Learner) -> None:
         link, settings = learner.link, self._settings
-        with self._patience(settings.init_limit_s):
+        with patience(settings.init_limit_s):
             await link.send_now(packet(LEADERINFO, self._epoch_zxid, int_data(PROTOCOL_VERSION)))
             type_, peer_zxid, data, _ = await link.receive()
             if type_ != ACKEPOCH:
@@ -355,12 +350,14 @@ class Leader:
             self._epoch_acked(learner.server_id, Summary(read_int(data), peer_zxid))
             await self._epoch_accepted.wait()
         self._enter(learner)
-        await self._synchronise(learner, peer_zxid)
+        await self._sync.bring_up_to_date(
+            learner.server_id, link, peer_zxid, partial(self._begin_forwarding, learner)
+        )
         async with trio.open_nursery() as nursery:
             learner.is_sending = True
             nursery.start_soon(link.send_queued)
             link.flush()
-            with self._patience(settings.init_limit_s):
+            with patience(settings.init_limit_s):
                 type_, zxid, _, _ = await link.receive()
                 if type_ != ACK:
                     raise PeerError(f"NEWLEADER was answered with a packet of type {type_}")
@@ -425,133 +422,17 @@ class Leader:
         if counter_of(zxid) and epoch_of(zxid) == self._agreement.epoch and not learner.is_observer:
             self._broadcast.acked(learner.server_id, zxid)
 
-    @contextmanager
-    def _patience(self, seconds: float) -> Iterator[None]:
-        try:
-            with trio.fail_after(seconds):
-                yield
-        except trio.TooSlowError as failure:
-            raise PeerError(f"it took longer than {seconds:g} s to come up to date") from failure
-
     # -- synchronisation
 
-    async def _synchronise(self, learner: Learner, peer_zxid: int) -> None:
-        """Send what brings the learner's history to ours; what is proposed from then on is queued for it."""
-        replica = self._replica
-        plan = plan_from_memory(
-            peer_zxid,
-            replica.last_zxid,
-            replica.committed_log,
-            force_snapshot=self._settings.force_snapshot_sync,
-        )
-        if plan is not None:
-            self._report_plan(learner, plan, peer_zxid)
-            if plan.mode is SyncMode.SNAP:
-                await self._send_snapshot(learner)
-            else:
-                learner.link.send(_opening(plan))
-                self._begin_forwarding(learner, after=plan.after)
-            return
-        plan = await self._plan_from_disk(peer_zxid)
-        if plan is None:
-            self._report_plan(learner, Plan(SyncMode.SNAP, 0, 0), peer_zxid)
-            await self._send_snapshot(learner)
-        else:
-            self._report_plan(learner, plan, peer_zxid)
-            await self._send_from_disk(learner, plan)
-
-    def _report_plan(self, learner: Learner, plan: Plan, peer_zxid: int) -> None:
-        log.info(
-            "synchronising",
-            server=learner.server_id,
-            mode=plan.mode.value,
-            their_zxid=format_zxid(peer_zxid),
-            our_zxid=format_zxid(self._replica.last_zxid),
-        )
-
-    async def _send_snapshot(self, learner: Learner) -> None:
-        """The tree as it is sent may already contain some of what is queued behind it: that is harmless."""
-        zxid = self._replica.last_zxid
-        pieces = self._replica.snapshot_stream()
-        self._begin_forwarding(learner, after=zxid)
-        await self._send_now(learner, packet(SNAP, zxid))
-        for piece in pieces:
-            await self._send_now(learner, piece)
-
-    async def _send_now(self, learner: Learner, data: bytes) -> None:
-        with self._patience(self._settings.init_limit_s):
-            await learner.link.send_now(data)
-
-    async def _plan_from_disk(self, peer_zxid: int) -> Plan | None:
-        payloads = await self._offload(self._replica.logged_after, peer_zxid)
-        if payloads is None:
-            return None
-        last = self._replica.last_zxid
-        return await self._offload(plan_by_walking, peer_zxid, map(zxid_of, payloads), last)
-
-    async def _send_from_disk(self, learner: Learner, plan: Plan) -> None:
-        """Send transactions from the log until those in memory can go on.
-
-        They are sent as they are read: a learner may be a million behind.
-        """
-        await self._send_now(learner, _opening(plan))
-        payloads = await self._offload(self._replica.logged_after, plan.after)
-        after = plan.after
-        while not self._memory_reaches(after):
-            batch = [] if payloads is None else await self._offload(list, islice(payloads, _READ_AHEAD_TXNS))
-            if not batch:
-                raise PeerError(f"the log on disk ends at {format_zxid(after)}, before what is in memory")
-            committed, after = _gapless(after, batch, self._replica.last_zxid)
-            await self._send_now(learner, b"".join(map(_committed_proposal, committed)))
-        self._begin_forwarding(learner, after=after)
-
-    def _memory_reaches(self, after: int) -> bool:
-        committed = self._replica.committed_log
-        return after >= self._replica.last_zxid or (len(committed) > 0 and committed.first_zxid <= after)
-
-    def _begin_forwarding(self, learner: Learner, *, after: int) -> None:
+    def _begin_forwarding(self, learner: Learner, after: int) -> None:
         """In one step: queue what is committed after `after`, then what is proposed, and begin to forward."""
         link, broadcast = learner.link, self._broadcast
         assert broadcast is not None
         for zxid, payload in self._replica.committed_log:
             if zxid > after:
-                link.send(_committed_proposal(payload))
+                link.send(committed_proposal(payload))
         if not learner.is_observer:
             for zxid, payload in broadcast.proposals():
                 link.send(packet(PROPOSAL, zxid, payload))
         learner.is_forwarding = True
         link.send(packet(NEWLEADER, self._epoch_zxid, config_text(self._membership.last_seen).encode()))
-
-
-def _opening(plan: Plan) -> bytes:
-    return packet(DIFF if plan.mode is SyncMode.DIFF else TRUNC, plan.zxid)
-
-
-def _committed_proposal(payload: bytes) -> bytes:
-    zxid = zxid_of(payload)
-    return packet(PROPOSAL, zxid, payload) + packet(COMMIT, zxid)
-
-
-def _gapless(after: int, payloads: list[bytes], last: int) -> tuple[list[bytes], int]:
-    """Those behind `after`, up to `last`, and the zxid they lead to.
-
-    A learner that was sent a history with a hole would never know.
-    """
-    taken: list[bytes] = []
-    for payload in payloads:
-        zxid = zxid_of(payload)
-        if after < zxid <= last:
-            if not follows(after, zxid):
-                raise PeerError(
-                    f"the log on disk has nothing between {format_zxid(after)} and {format_zxid(zxid)}"
-                )
-            taken.append(payload)
-            after = zxid
-    return taken, after
-
-
-def _first_reason(failures: BaseExceptionGroup[BaseException]) -> str:
-    first: BaseException = failures
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return str(first)

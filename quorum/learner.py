@@ -14,8 +14,7 @@ before, and says so itself: nothing is ever taken for granted because a leader a
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import structlog
 import trio
@@ -27,7 +26,7 @@ from persistence.log_format import follows
 from quorum.discovery import ALREADY_ACCEPTED
 from quorum.epochs import EpochKeeper
 from quorum.errors import PeerError
-from quorum.learner_links import LearnerLink
+from quorum.learner_links import LearnerLink, first_reason, patience
 from quorum.membership import Membership
 from quorum.network import Network
 from quorum.packets import (
@@ -112,7 +111,7 @@ class Learning:
         try:
             await self._learn(self._link)
         except* (PeerError, DecodeError) as failures:
-            reason = _first_reason(failures)
+            reason = first_reason(failures)
         finally:
             self._replica.on_logged(_nobody)
             await self._link.close()
@@ -133,21 +132,13 @@ class Learning:
         )
 
     async def _learn(self, link: LearnerLink) -> None:
-        with self._patience(self._settings.init_limit_s):
+        with patience(self._settings.init_limit_s):
             await self._discover(link)
         await self._synchronise(link)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(link.send_queued)
             self._start_serving(link)
             await self._listen(link)
-
-    @contextmanager
-    def _patience(self, seconds: float) -> Iterator[None]:
-        try:
-            with trio.fail_after(seconds):
-                yield
-        except trio.TooSlowError as failure:
-            raise PeerError(f"the leader said nothing for {seconds:g} s") from failure
 
     # -- discovery
 
@@ -182,14 +173,14 @@ class Learning:
     async def _synchronise(self, link: LearnerLink) -> None:
         """Until UPTODATE: our history is the leader's, on disk, and acknowledged."""
         settings = self._settings
-        with self._patience(settings.init_limit_s):
+        with patience(settings.init_limit_s):
             mode, zxid, _, _ = await link.receive()
         log.info("synchronising", mode=_MODES.get(mode, mode), zxid=format_zxid(zxid), epoch=self._epoch)
         await self._begin(link, mode, zxid)
         last = 0
         is_new_leader = False
         while True:
-            with self._patience(settings.init_limit_s):
+            with patience(settings.init_limit_s):
                 type_, zxid, data, _ = await link.receive()
             if type_ in (PROPOSAL, INFORM):
                 last = self._check_next(last, zxid)
@@ -227,7 +218,7 @@ class Learning:
         is_whole = False
         try:
             while rest is None:
-                with self._patience(self._settings.init_limit_s):
+                with patience(self._settings.init_limit_s):
                     rest = restoring.feed(await link.receive_raw())
             restoring.finish(zxid)
             is_whole = True
@@ -385,10 +376,3 @@ def _given(data: bytes | None) -> bytes:
 
 def _nobody(count: int) -> None:
     """Nobody waits for the log any more."""
-
-
-def _first_reason(failures: BaseExceptionGroup[BaseException]) -> str:
-    first: BaseException = failures
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return str(first)

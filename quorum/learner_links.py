@@ -7,6 +7,8 @@ batches: all packets that one read of the stream completed.
 """
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import structlog
 import trio
@@ -155,3 +157,21 @@ def _same_socket(stream: trio.abc.Stream) -> socket.socket | None:
     duplicate = socket.fromfd(stream.socket.fileno(), stream.socket.family, stream.socket.type)
     duplicate.setblocking(False)
     return duplicate
+
+
+@contextmanager
+def patience(seconds: float) -> Iterator[None]:
+    """What is not done in time is the other side's fault."""
+    try:
+        with trio.fail_after(seconds):
+            yield
+    except trio.TooSlowError as failure:
+        raise PeerError(f"the other side took longer than {seconds:g} s") from failure
+
+
+def first_reason(failures: BaseExceptionGroup[BaseException]) -> str:
+    """Why a link ended: one reason is enough."""
+    first: BaseException = failures
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return str(first)

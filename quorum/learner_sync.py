@@ -1,0 +1,134 @@
+"""Sending a learner what brings its history to ours: the tasks' side of synchronization.py.
+
+The leader does it for all learners, a follower that is an observer master for its observers.
+"""
+
+from collections.abc import Callable
+from itertools import islice
+
+import structlog
+
+from jute.zxid import format_zxid
+from persistence.log_format import follows, zxid_of
+from persistence.offload import Offload
+from quorum.errors import PeerError
+from quorum.learner_links import LearnerLink, patience
+from quorum.packets import COMMIT, DIFF, PROPOSAL, SNAP, TRUNC, packet
+from quorum.replica import Replica
+from quorum.settings import PeerSettings
+from quorum.synchronization import Plan, SyncMode, plan_by_walking, plan_from_memory
+
+log = structlog.get_logger()
+
+_READ_AHEAD_TXNS = 256  # of the log on disk, for a learner far behind
+
+# Called in one step with the last look at our history: queue what is committed behind the zxid, and from then
+# on everything new.
+BeginForwarding = Callable[[int], None]
+
+
+class LearnerSync:
+    """`bring_up_to_date` sends most of what is missing; the rest is queued on the link when it returns."""
+
+    def __init__(self, settings: PeerSettings, replica: Replica, offload: Offload) -> None:
+        self._settings = settings
+        self._replica = replica
+        self._offload = offload
+
+    async def bring_up_to_date(
+        self, server_id: int, link: LearnerLink, peer_zxid: int, begin_forwarding: BeginForwarding
+    ) -> None:
+        """Nothing of the link's queue may be sent meanwhile."""
+        replica = self._replica
+        plan = plan_from_memory(
+            peer_zxid,
+            replica.last_zxid,
+            replica.committed_log,
+            force_snapshot=self._settings.force_snapshot_sync,
+        )
+        is_in_memory = plan is not None
+        if plan is None:
+            plan = await self._plan_from_disk(peer_zxid)
+        log.info(
+            "synchronising",
+            server=server_id,
+            mode=plan.mode.value,
+            their_zxid=format_zxid(peer_zxid),
+            our_zxid=format_zxid(replica.last_zxid),
+        )
+        if plan.mode is SyncMode.SNAP:
+            await self._send_snapshot(link, begin_forwarding)
+        elif is_in_memory:
+            link.send(_opening(plan))
+            begin_forwarding(plan.after)
+        else:
+            await self._send_from_disk(link, plan, begin_forwarding)
+
+    async def _send_now(self, link: LearnerLink, data: bytes) -> None:
+        with patience(self._settings.init_limit_s):
+            await link.send_now(data)
+
+    async def _send_snapshot(self, link: LearnerLink, begin_forwarding: BeginForwarding) -> None:
+        """The tree as it is sent may already contain some of what is queued behind it: that is harmless."""
+        zxid = self._replica.last_zxid
+        pieces = self._replica.snapshot_stream()
+        begin_forwarding(zxid)
+        await self._send_now(link, packet(SNAP, zxid))
+        for piece in pieces:
+            await self._send_now(link, piece)
+
+    async def _plan_from_disk(self, peer_zxid: int) -> Plan:
+        payloads = await self._offload(self._replica.logged_after, peer_zxid)
+        last = self._replica.last_zxid
+        snapshot = Plan(SyncMode.SNAP, last, last)
+        if payloads is None:
+            return snapshot
+        return await self._offload(plan_by_walking, peer_zxid, map(zxid_of, payloads), last) or snapshot
+
+    async def _send_from_disk(self, link: LearnerLink, plan: Plan, begin_forwarding: BeginForwarding) -> None:
+        """Send transactions from the log until those in memory can go on.
+
+        They are sent as they are read: a learner may be a million behind.
+        """
+        await self._send_now(link, _opening(plan))
+        payloads = await self._offload(self._replica.logged_after, plan.after)
+        after = plan.after
+        while not self._memory_reaches(after):
+            batch = [] if payloads is None else await self._offload(list, islice(payloads, _READ_AHEAD_TXNS))
+            if not batch:
+                raise PeerError(f"the log on disk ends at {format_zxid(after)}, before what is in memory")
+            committed, after = _gapless(after, batch, self._replica.last_zxid)
+            await self._send_now(link, b"".join(map(committed_proposal, committed)))
+        begin_forwarding(after)
+
+    def _memory_reaches(self, after: int) -> bool:
+        committed = self._replica.committed_log
+        return after >= self._replica.last_zxid or (len(committed) > 0 and committed.first_zxid <= after)
+
+
+def _opening(plan: Plan) -> bytes:
+    return packet(DIFF if plan.mode is SyncMode.DIFF else TRUNC, plan.zxid)
+
+
+def committed_proposal(payload: bytes) -> bytes:
+    """A transaction as it is sent to a learner that missed it."""
+    zxid = zxid_of(payload)
+    return packet(PROPOSAL, zxid, payload) + packet(COMMIT, zxid)
+
+
+def _gapless(after: int, payloads: list[bytes], last: int) -> tuple[list[bytes], int]:
+    """Those behind `after`, up to `last`, and the zxid they lead to.
+
+    A learner that was sent a history with a hole would never know.
+    """
+    taken: list[bytes] = []
+    for payload in payloads:
+        zxid = zxid_of(payload)
+        if after < zxid <= last:
+            if not follows(after, zxid):
+                raise PeerError(
+                    f"the log on disk has nothing between {format_zxid(after)} and {format_zxid(zxid)}"
+                )
+            taken.append(payload)
+            after = zxid
+    return taken, after

@@ -338,17 +338,28 @@ class Election:
             return []
         outputs: list[Output] = []
         if vote.election_epoch > self.proposal.election_epoch:
-            if self._is_finalizing and not self._beats(vote, self.proposal):
-                self._note(sid)  # it came late, and with nobody better: it will follow whom we agreed on
+            if self._can_do_without(sid, vote):
                 return []
             outputs = self._enter_round(vote)
         elif self._beats(vote, self.proposal):
             outputs = self._propose(vote)
         elif self._beats(self.proposal, vote):
-            outputs = self._tell_again(sid)
+            outputs = [Send(sid, self._say_proposal())]
         self._received[sid] = _Ballot(vote, ServerState.LOOKING)
         self._note(sid)
         return outputs
+
+    def _can_do_without(self, sid: int, vote: Vote) -> bool:
+        """Whether a quorum agrees as it is, and a server of a higher round has nobody better for it.
+
+        Then it will follow whom we agreed on. To enter its round would leave those who go on without us too
+        few, and they cannot be told: they are waiting only for better votes.
+        """
+        if not self._is_finalizing or self._beats(vote, self.proposal) or sid == self.proposal.leader:
+            return False
+        self._received.pop(sid, None)  # if it voted as we do before, it does no longer
+        self._heard.discard(sid)
+        return self._has_quorum(self._received, _Ballot(self.proposal, ServerState.LOOKING))
 
     def _counts(self, sid: int, vote: Vote) -> bool:
         is_known = UNKNOWN_ZXID not in (vote.zxid, self._first.zxid)

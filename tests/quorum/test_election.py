@@ -1,0 +1,220 @@
+"""Elections: by scenario, and of whole ensembles whose messages arrive as chance will have it."""
+
+from pathlib import Path
+from random import Random
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jute.quorum_records import Notification, ServerState
+from quorum.election import (
+    NOBODY,
+    Decide,
+    DialFailed,
+    Election,
+    ElectionTiming,
+    Electorate,
+    Heard,
+    Output,
+    Send,
+    TimePassed,
+    Vote,
+    reply_to,
+    say,
+)
+from tests.quorum.election_scenario import ensemble_of, play
+
+TESTDATA = Path(__file__).with_name("testdata")
+
+
+@pytest.mark.parametrize("path", sorted(TESTDATA.glob("election_*.txt")), ids=lambda path: path.stem)
+def test_election_goes_as_written_down(path: Path, request: pytest.FixtureRequest) -> None:
+    """What the server says and decides is what the file says."""
+    written = path.read_text()
+    happened = play(written)
+    if request.config.getoption("--rewrite"):
+        path.write_text(happened)
+    else:
+        assert happened.splitlines() == written.splitlines()
+
+
+# --- Answers of those who do not look.
+
+THREE = ensemble_of([1, 2, 3], [4])
+ELECTORATE = Electorate.of(THREE, THREE)
+ELECTED = Vote(leader=3, zxid=7, election_epoch=5, peer_epoch=2)
+ASKS = Notification(ServerState.LOOKING, 1, 0, 1, 0, "")
+
+
+@pytest.mark.parametrize("state", [ServerState.FOLLOWING, ServerState.LEADING, ServerState.OBSERVING])
+def test_a_voter_that_looks_is_told_whom_we_elected(state: ServerState) -> None:
+    assert reply_to(Heard(1, ASKS), ELECTORATE, state, ELECTED, 6) == say(ELECTED, state, ELECTORATE)
+
+
+def test_a_voter_that_does_not_look_is_told_nothing() -> None:
+    heard = Heard(1, attrs.evolve(ASKS, state=ServerState.FOLLOWING))
+    assert reply_to(heard, ELECTORATE, ServerState.LEADING, ELECTED, 6) is None
+
+
+@pytest.mark.parametrize("state", ServerState)
+@pytest.mark.parametrize("sid", [4, 77])
+def test_one_without_a_vote_is_told_our_vote_and_our_present_round(sid: int, state: ServerState) -> None:
+    heard = Heard(sid, attrs.evolve(ASKS, state=ServerState.FOLLOWING))
+    expected = say(attrs.evolve(ELECTED, election_epoch=6), state, ELECTORATE)
+    assert reply_to(heard, ELECTORATE, state, ELECTED, 6) == expected
+
+
+# --- Whole ensembles.
+
+
+@attrs.define
+class Server:
+    """One voter: it looks, then it answers."""
+
+    election: Election
+    outcome: Decide | None = None
+
+
+class Chance:
+    """An ensemble whose links hold one message each way, the newest, and deliver in any order.
+
+    `dead` servers refuse to be dialled. Time passes only when nothing else is left to happen.
+    """
+
+    def __init__(
+        self, merits: dict[int, tuple[int, int]], dead: set[int], rounds: dict[int, int], seed: int
+    ) -> None:
+        self.random = Random(seed)
+        self.dead = dead
+        self.under_way: dict[tuple[int, int], Notification | None] = {}  # None: the dial is refused
+        self.now = 0.0
+        ensemble = ensemble_of(sorted(merits))
+        self.electorate = Electorate.of(ensemble, ensemble)
+        self.servers = {
+            sid: Server(
+                Election(
+                    sid,
+                    self.electorate,
+                    zxid=zxid,
+                    peer_epoch=epoch,
+                    round_=rounds[sid],
+                    current_vote=Vote(sid, zxid, -1, epoch),
+                    timing=ElectionTiming(),
+                    reconfig_enabled=False,
+                )
+            )
+            for sid, (epoch, zxid) in merits.items()
+            if sid not in dead
+        }
+
+    def run(self) -> None:
+        for sid in self.random.sample(sorted(self.servers), len(self.servers)):
+            self._carry_out(sid, self.servers[sid].election.start(self.now))
+        for _ in range(10_000):
+            if self.under_way:
+                self._deliver()
+            elif any(server.outcome is None for server in self.servers.values()):
+                self._wake()
+            else:
+                return
+        raise AssertionError("the election does not end")
+
+    def _deliver(self) -> None:
+        source, target = self.random.choice(sorted(self.under_way))
+        notification = self.under_way.pop((source, target))
+        if notification is None:
+            self._step(source, DialFailed(target))
+        elif self.servers[target].outcome is None:
+            self._step(target, Heard(source, notification))
+        else:
+            self._answer(target, Heard(source, notification))
+
+    def _wake(self) -> None:
+        looking = {sid: server for sid, server in self.servers.items() if server.outcome is None}
+        sid = min(looking, key=lambda sid: (looking[sid].election.wake_at, sid))
+        self.now = max(self.now, looking[sid].election.wake_at)
+        self._step(sid, TimePassed())
+
+    def _step(self, sid: int, event: Heard | DialFailed | TimePassed) -> None:
+        server = self.servers[sid]
+        if server.outcome is None:
+            self._carry_out(sid, server.election.step(event, self.now))
+
+    def _answer(self, sid: int, heard: Heard) -> None:
+        outcome = self.servers[sid].outcome
+        assert outcome is not None
+        vote = outcome.vote
+        reply = reply_to(heard, self.electorate, outcome.state, vote, vote.election_epoch)
+        if reply is not None:
+            self.under_way[sid, heard.sid] = reply
+
+    def _carry_out(self, sid: int, outputs: list[Output]) -> None:
+        for output in outputs:
+            if isinstance(output, Send):
+                message = None if output.to in self.dead else output.notification
+                self.under_way[sid, output.to] = message
+            elif isinstance(output, Decide):
+                self.servers[sid].outcome = output
+
+
+@st.composite
+def ensembles(draw: st.DrawFn) -> Chance:
+    size = draw(st.integers(1, 7))
+    merits = {sid: (draw(st.integers(0, 1)), draw(st.integers(0, 2))) for sid in range(1, size + 1)}
+    dead = draw(st.sets(st.integers(1, size), max_size=(size - 1) // 2))
+    rounds = {sid: draw(st.integers(1, 3)) for sid in merits}
+    return Chance(merits, dead, rounds, draw(st.integers(0, 2**32)))
+
+
+@given(ensembles())
+def test_all_who_live_agree_on_one_leader_that_is_as_good_as_a_quorum(ensemble: Chance) -> None:
+    """However messages overtake each other: one leader, who knows that it leads, and nobody else does.
+
+    It has all that a quorum has; so nothing that was ever committed is missing.
+    """
+    ensemble.run()
+    outcomes = {sid: server.outcome for sid, server in ensemble.servers.items()}
+    leaders = {outcome.vote.leader for outcome in outcomes.values() if outcome is not None}
+    assert len(leaders) == 1
+    (leader,) = leaders
+    for sid, outcome in outcomes.items():
+        assert outcome is not None
+        assert (outcome.state is ServerState.LEADING) is (sid == leader)
+    merit = ensemble.servers[leader].election._first.merit
+    not_better = [s for s, server in ensemble.servers.items() if server.election._first.merit <= merit]
+    assert ensemble.electorate.has_quorum(not_better)
+
+
+@given(ensembles().filter(lambda ensemble: len(ensemble.servers) > 1))
+def test_where_all_answer_nobody_waits(ensemble: Chance) -> None:
+    """With every voter heard or refused in the same round, no time goes by at all."""
+    for server in ensemble.servers.values():
+        first = attrs.evolve(server.election.proposal, election_epoch=1)
+        server.election.proposal = server.election._first = first
+    ensemble.run()
+    assert ensemble.now == 0
+
+
+def test_an_observer_that_asks_learns_the_leader() -> None:
+    """Nobody tells it anything unasked."""
+    election = Election(
+        4,
+        ELECTORATE,
+        zxid=5,
+        peer_epoch=1,
+        round_=1,
+        current_vote=ELECTED,
+        timing=ElectionTiming(),
+        reconfig_enabled=False,
+    )
+    asked = election.start(0)
+    assert {output.to for output in asked if isinstance(output, Send)} == {1, 2, 3}
+    assert election.proposal == Vote(NOBODY, NOBODY, 1, NOBODY)
+    outputs: list[Output] = []
+    for sid, state in [(1, ServerState.FOLLOWING), (3, ServerState.LEADING)]:
+        reply = reply_to(Heard(4, ASKS), ELECTORATE, state, ELECTED, 5)
+        assert reply is not None
+        outputs = election.step(Heard(sid, reply), 0)
+    assert outputs == [Decide(ELECTED, ServerState.OBSERVING)]

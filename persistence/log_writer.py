@@ -45,10 +45,12 @@ class LogWriter:
         self._pending: list[bytes] = []
         self._appended_count = 0
         self._taken_count = 0
+        self._reported_count = 0
         self._rolls: deque[int] = deque()  # each: roll once this many have been written
         self._is_finishing = False
         self._is_idle = False
         self._idle = trio.lowlevel.ParkingLot()
+        self._draining = trio.lowlevel.ParkingLot()
 
     def append(self, payload: bytes) -> None:
         """Queue a payload; `flush` must follow. Whoever limits the requests limits how many may wait."""
@@ -67,9 +69,17 @@ class LogWriter:
             self._is_idle = False  # whoever is told may flush again: this loop goes on with it
             try:
                 self._write_on_the_spot(batch, must_roll)
-                self._on_durable(len(batch))
+                self._report(len(batch))
             finally:
                 self._is_idle = True
+
+    async def drained(self) -> None:
+        """Return once everything appended so far is durable and reported."""
+        due = self._appended_count
+        self.flush()
+        while self._reported_count < due:
+            await self._draining.park()
+        await trio.lowlevel.checkpoint()
 
     def roll(self) -> None:
         """What is appended from now on goes into a new file, what was appended before does not."""
@@ -98,11 +108,17 @@ class LogWriter:
                 batch, must_roll = self._take_batch()
                 self._to_offload = max(0, self._to_offload - 1)
                 await self._offload(self._write, batch, must_roll)
-                on_durable(len(batch))
+                self._report(len(batch))
             elif self._is_finishing:
                 return
             else:
                 await self._sleep()
+
+    def _report(self, count: int) -> None:
+        self._on_durable(count)
+        self._reported_count += count
+        if self._draining:
+            self._draining.unpark_all()
 
     def _take_batch(self) -> tuple[list[bytes], bool]:
         must_roll = False

@@ -10,7 +10,7 @@ from typing import Final
 
 from librt.strings import BytesWriter, write_i32_be
 
-from jute.errors import NodeExists, NoNode, RuntimeInconsistency, ZkError
+from jute.errors import NodeExists, NoNode, RuntimeInconsistency, SessionMoved, ZkError
 from server.data_tree import STAT_BYTES, DataTree
 from server.paths import parent_of
 from server.txns import (
@@ -108,6 +108,8 @@ def _failed_results(txn: Txn) -> list[bytes]:
     results, passed = [], False
     for type_, args in txn.args:
         code = args[0] if type_ == ERROR else RuntimeInconsistency.code if passed else 0
+        if code == SessionMoved.code:
+            raise SessionMoved  # no operation has failed: the whole of it must not be answered here
         passed = passed or type_ == ERROR
         results.append(_MULTI_ERROR.pack(-1, False, code, code))
     return results

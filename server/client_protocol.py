@@ -6,6 +6,9 @@ whatever arrived and sends what it finds in `out`. The same object serves plain 
     FRESH -- connect request --> OPENING -- session is there --> OPEN -- closeSession --> CLOSING --> CLOSED
                               (input waits meanwhile)                               (input is dropped)
 
+What a session is, and who may have one, is for the pipeline to say: it answers `open_session` and
+`renew_session` at once or later, by `opened` or `refuse`.
+
 A four-letter word, a bad frame, an expired session or a lost socket lead to CLOSED from anywhere.
 
 The unit of work is "all complete frames in the buffer". Reads are answered on the spot unless a write of this
@@ -27,12 +30,19 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
-from jute.client_records import AuthPacket, ConnectRequest, ConnectResponse, GetSaslRequest
+from jute.client_records import (
+    AuthPacket,
+    ConnectRequest,
+    ConnectResponse,
+    GetSaslRequest,
+    SyncRequest,
+    SyncResponse,
+)
 from jute.errors import (
     AuthFailed,
     MarshallingError,
     SessionClosedRequireAuth,
-    SessionExpired,
+    SessionMoved,
     ThrottledOp,
     Unimplemented,
     ZkError,
@@ -61,8 +71,9 @@ _COUNTED_FRAME_BYTES: Final = 1024  # smaller replies cannot pile up: a batch is
 _PING: Final = int(OpCode.PING)
 _AUTH: Final = int(OpCode.AUTH)
 _SASL: Final = int(OpCode.SASL)
+_SYNC: Final = int(OpCode.SYNC)
 _AUTHENTICATION: Final = frozenset({_AUTH, _SASL})  # says who the client is, not that its session lives
-_WRITES: Final = frozenset(
+WRITES: Final = frozenset(
     int(op)
     for op in (
         OpCode.CREATE,
@@ -95,7 +106,7 @@ OP_NAMES: Final = {
     int(OpCode.SET_ACL): "SETA",
     int(OpCode.GET_CHILDREN): "GETC",
     int(OpCode.GET_CHILDREN2): "GETC",
-    int(OpCode.SYNC): "SYNC",
+    _SYNC: "SYNC",
     int(OpCode.MULTI): "MULT",
     int(OpCode.MULTI_READ): "MLTR",
     int(OpCode.RECONFIG): "RECO",
@@ -120,7 +131,6 @@ _INT = Struct(">i")
 _REQUEST = Struct(">iii")  # frame length, xid, opcode
 _REPLY = Struct(">iiqi")  # frame length, xid, zxid, error
 _PING_XID: Final = -2
-_MASK64: Final = 0xFFFFFFFFFFFFFFFF
 _NULL_TOKEN: Final = b"\xff\xff\xff\xff"
 
 # In fifo: the mark of a write in flight, and a read that waits behind one: xid, opcode, body, ids, arrival.
@@ -145,6 +155,7 @@ class ClientConnection:
         "_needs_auth",
         "_tail",
         "address",
+        "asks_read_only",
         "closes_after_flush",
         "established_ms",
         "event_bytes",
@@ -190,6 +201,7 @@ class ClientConnection:
         self.session_id = 0
         self.timeout_ms = 0
         self.has_read_only_flag = False
+        self.asks_read_only = False
         self.watched = WatchedPaths()
         self.out: list[bytes] = []
         self.out_bytes = 0  # of replies and events large enough to count, not yet taken by the socket
@@ -322,24 +334,25 @@ class ClientConnection:
 
     def _serve_in_order(self, xid: int, op: int, body: bytes) -> None:
         """Everything that is not a read of a connection without writes in flight."""
-        if op in _WRITES:
+        if op in WRITES:
             self._submit(xid, op, body)
         elif op == _PING or op in READS:
             self._wait_in_order(xid, op, body)
             self.expected_bytes += self.pipeline.likely_reply_bytes(self, op, body)
             if self.expected_bytes > OUT_PAUSE_BYTES:
                 self.pause()
+        elif op == _SYNC:
+            self._sync(xid, body)
         elif op == CLOSE_SESSION:
-            self.fifo.append(None)
             self.state = CLOSING
-            self.pipeline.submit_close_session(self.session_id, self, xid)
+            self.pipeline.close_session(self, xid)
             return
         elif op == _AUTH:
             self._authenticate(xid, body)
         elif op == _SASL:
             self._refuse_sasl(xid, body)
         elif op == CREATE_SESSION:
-            self._submit_create_session(xid, body)
+            self._create_session_again(xid, body)
         else:
             self._send(_REPLY.pack(16, xid, -1, Unimplemented.code))
             self.close_after_flush()
@@ -357,8 +370,27 @@ class ClientConnection:
             self.pipeline.submit(self, xid, op, body)
         except DecodeError:
             self._refuse_in_order(xid, MarshallingError.code)
+        except ZkError as failure:
+            self._refuse_in_order(xid, failure.code)
         else:
             self.fifo.append(None)
+
+    def _create_session_again(self, xid: int, body: bytes) -> None:
+        try:
+            self.pipeline.create_session_again(self, xid, body)
+        except ZkError as failure:
+            self._refuse_in_order(xid, failure.code)
+        else:
+            self.fifo.append(None)
+
+    def _sync(self, xid: int, body: bytes) -> None:
+        try:
+            asked, _ = decode(SyncRequest, body)
+        except DecodeError:
+            self._refuse_in_order(xid, MarshallingError.code)
+        else:
+            self.fifo.append(None)
+            self.pipeline.sync(self, xid, encode(SyncResponse(asked.path)))
 
     def _refuse_in_order(self, xid: int, code: int) -> None:
         """A refusal that needs no transaction, but must not overtake the replies before it."""
@@ -372,25 +404,18 @@ class ClientConnection:
         self.pipeline.queued_reads += 1
         self.pipeline.outstanding_bytes += len(body)
 
-    def _submit_create_session(self, xid: int, body: bytes) -> None:
-        """A client may send this on a live session; what it gets back is a second connect response."""
-        self.fifo.append(None)
-        if len(body) < 4:
-            self.pipeline.submit_failure(self, xid, CREATE_SESSION, MarshallingError())
-        elif not self.pipeline.sessions.is_alive(self.session_id):  # nobody would ever close it again
-            self.pipeline.submit_failure(self, xid, CREATE_SESSION, SessionExpired())
-        else:
-            self.pipeline.submit_create_session(self, _INT.unpack_from(body)[0])
-
     # -- commits
 
     def write_committed(self, xid: int, op: int, zxid: int, err: int, body: bytes, elapsed_ms: int) -> None:
         """A write of this connection is applied: answer it, and the reads that waited for it."""
         if err:
+            if err == SessionMoved.code:  # the client is elsewhere by now: it must not hear from here
+                self.close()
+                return
             self._send(_REPLY.pack(16, xid, zxid, err))
         elif op == CREATE_SESSION:
             if self.state == OPENING:
-                self._open()
+                self.opened()
                 return
             self._send(self._connect_response())
         else:
@@ -424,6 +449,8 @@ class ClientConnection:
             elif op == _REFUSAL:
                 code = _INT.unpack(body)[0]
                 self._send(_REPLY.pack(16, xid, self.pipeline.tree.last_zxid, code))
+            elif op == CLOSE_SESSION:
+                self._end(xid)
             elif 0 < wait_ms < self.pipeline.now_ms - since_ms:
                 self.pipeline.stats.throttled_ops += 1
                 self._send(_REPLY.pack(16, xid, self.pipeline.tree.last_zxid, ThrottledOp.code))
@@ -466,6 +493,7 @@ class ClientConnection:
         self.received_count += 1
         self.pipeline.stats.packets_received += 1
         self.has_read_only_flag = used < 4 + length
+        self.asks_read_only = self.has_read_only_flag and data[used] != 0
         self._connect(request)
         if self.state == OPEN and len(data) > 4 + length:
             return 4 + length + self._serve(data[4 + length :])
@@ -484,63 +512,39 @@ class ClientConnection:
         return len(data)
 
     def _connect(self, request: ConnectRequest) -> None:
-        pipeline = self.pipeline
-        pipeline.stats.connect_requests += 1
-        pipeline.stats.token_deficits.add(pipeline.throttle.tokens_missing)
-        if not pipeline.throttle.admits(pipeline.handshake_weights[request.session_id != 0], pipeline.now_ms):
-            pipeline.stats.connections_rejected += 1
+        pipeline, limits = self.pipeline, self.pipeline.limits
+        if not pipeline.admits(self, request):
             self.close()
-        elif request.last_zxid_seen > pipeline.tree.last_zxid:
-            log.info(
-                f"Refusing session(0x{request.session_id & _MASK64:x}) request for client "
-                f"/{self.address}:{self.port} as it has seen zxid 0x{request.last_zxid_seen:x} our last zxid "
-                f"is 0x{pipeline.tree.last_zxid:x} client must try another server"
-            )
-            self.close()
+            return
+        self.timeout_ms = max(limits.session_ms_min, min(request.timeout_ms, limits.session_ms_max))
+        if request.session_id == 0:
+            pipeline.open_session(self)
         else:
-            limits = pipeline.limits
-            self.timeout_ms = max(limits.session_ms_min, min(request.timeout_ms, limits.session_ms_max))
-            if request.session_id == 0:
-                self._new_session()
-            else:
-                self._renew_session(request.session_id, request.passwd)
+            pipeline.renew_session(self, request.session_id, request.passwd)
 
-    def _new_session(self) -> None:
+    def await_session(self) -> None:
+        """Whether there will be a session is decided later: by `opened` or `refuse`."""
         self.state = OPENING
         self.pause()
-        self.session_id = self.pipeline.sessions.new_id()
-        self.session = self.pipeline.sessions.open(self.session_id, self.timeout_ms, self.pipeline.now_ms)
-        self.pipeline.connections[self.session_id] = self
-        self.pipeline.submit_create_session(self, self.timeout_ms)
 
-    def _renew_session(self, session_id: int, password: bytes | None) -> None:
-        """The session's old connection goes first, even if the password then turns out wrong."""
-        pipeline = self.pipeline
-        before = pipeline.connections.get(session_id)
-        if before is not None:
-            before.close()
-        if password == password_of(session_id) and pipeline.sessions.is_alive(session_id):
-            self.session_id = session_id
-            self.session = pipeline.sessions.open(session_id, self.timeout_ms, pipeline.now_ms)
-            pipeline.connections[session_id] = self
-            pipeline.stats.sessions_renewed += 1
-            self._open()
-        else:
-            self.timeout_ms = 0
-            self._send(self._connect_response())
-            self.close_after_flush()
-
-    def _open(self) -> None:
+    def opened(self) -> None:
+        """The session is there: say so, and go on with what the client sent meanwhile."""
         self.state = OPEN
         self.last_op = CREATE_SESSION
         self._send(self._connect_response())
         self.resume()
 
+    def refuse(self) -> None:
+        """There is no such session, or it is somebody else's."""
+        self.timeout_ms = self.session_id = 0
+        self._send(self._connect_response())
+        self.close_after_flush()
+
     def _connect_response(self) -> bytes:
         password = password_of(self.session_id) if self.session_id else REFUSED_PASSWORD
         body = encode(ConnectResponse(0, self.timeout_ms, self.session_id, password))
         if self.has_read_only_flag:
-            body += b"\x00"
+            body += b"\x01" if self.pipeline.is_read_only else b"\x00"
         return _INT.pack(len(body)) + body
 
     # -- authentication
@@ -635,6 +639,18 @@ class ClientConnection:
 
     # -- the end
 
+    def end_in_turn(self, xid: int) -> None:
+        """A session that takes no transaction to close ends once all that came before is answered."""
+        if self.fifo:
+            self._wait_in_order(xid, CLOSE_SESSION, b"")
+        else:
+            self._end(xid)
+
+    def _end(self, xid: int) -> None:
+        self.pipeline.local.forget(self.session_id)
+        self._send(_REPLY.pack(16, xid, self.pipeline.tree.last_zxid, 0))
+        self.close_after_flush()
+
     def close_after_flush(self) -> None:
         """Say what there is to say, then close. Input is no longer looked at."""
         self.closes_after_flush = True
@@ -666,8 +682,7 @@ class ClientConnection:
                 pipeline.outstanding_bytes -= len(waiting[2])
         self.fifo.clear()
         self._tail.clear()
-        if pipeline.connections.get(self.session_id) is self:
-            del pipeline.connections[self.session_id]
+        pipeline.disconnected(self)
 
     # -- counting
 

@@ -60,12 +60,12 @@ class Sessions:
 
     def __init__(self, tick_ms: int, next_id: int) -> None:
         self._tick_ms = tick_ms
-        self._next_id = next_id
+        self.next_id = next_id
         self._buckets: dict[int, dict[Session, None]] = {}  # in the order they came: it is that of their end
         self.by_id: dict[int, Session] = {}
 
     def new_id(self) -> int:
-        session_id, self._next_id = self._next_id, self._next_id + 1
+        session_id, self.next_id = self.next_id, self.next_id + 1
         return session_id
 
     def open(self, session_id: int, timeout_ms: int, now_ms: int) -> Session:
@@ -92,6 +92,12 @@ class Sessions:
         if session is None:
             raise UnknownSession
         if session.is_closing:
+            raise SessionExpired
+
+    def check_global(self, session_id: int) -> None:
+        """The same for a write that only a session known to all servers may ask for."""
+        session = self.by_id.get(session_id)
+        if session is None or session.is_closing:
             raise SessionExpired
 
     def is_alive(self, session_id: int) -> bool:

@@ -204,6 +204,12 @@ class DataTree:
         self.bodies[CONFIG] = with_acl_version(self.bodies[CONFIG], -1)
         self.digest = self.compute_digest()
 
+    def ensure_config_node(self) -> None:
+        """A tree of an old server may come without it."""
+        if CONFIG not in self.bodies:
+            self._insert(CONFIG, with_acl_version(new_body(EMPTY_DATA, 0, 0, 0), -1), READ_ACL)
+            self._restat(ZOOKEEPER, pzxid_of(self.bodies[ZOOKEEPER]))
+
     def _clear_nodes(self) -> None:
         for table in (self.bodies, self.children, self.creates, self.owners, self.acls, self.ephemerals):
             table.clear()
@@ -500,12 +506,14 @@ class DataTree:
 
     def snapshot_acls(self) -> list[tuple[int, bytes]]:
         """The ACLs in use, numbered from 1, and one that stands in for those that come too late."""
-        in_use = sorted({CLOSED_ACL, *self.acls.values()})
-        self._acl_ids = {acl: number for number, acl in enumerate(in_use, start=1)}
-        return [(number, acl) for acl, number in self._acl_ids.items()]
+        return list(enumerate(sorted({CLOSED_ACL, *self.acls.values()}), start=1))
 
-    def snapshot_nodes(self) -> Iterator[tuple[bytes, bytes, int, bytes]]:
+    def snapshot_nodes(
+        self, numbered_acls: Iterable[tuple[int, bytes]]
+    ) -> Iterator[tuple[bytes, bytes, int, bytes]]:
         """Every node that exists when its turn comes, while the tree goes on changing.
+
+        `numbered_acls` are those that snapshot_acls gave for the same snapshot.
 
         A node that is gone at its turn is left out with everything below it, even if it comes back before its
         children's turn: a child must not stand in a snapshot without its parent, and the log, replayed over
@@ -513,7 +521,8 @@ class DataTree:
         the log brings that ACL: Apache does not start from a snapshot that names an ACL it does not hold.
         """
         skipped: set[bytes] = set()
-        ids, bodies, creates, owners, acls = self._acl_ids, self.bodies, self.creates, self.owners, self.acls
+        ids = {acl: number for number, acl in numbered_acls}
+        bodies, creates, owners, acls = self.bodies, self.creates, self.owners, self.acls
         stand_in = ids[CLOSED_ACL]
         for path in list(bodies):
             body = bodies.get(path)
@@ -540,12 +549,22 @@ class DataTree:
 
     def restore_nodes(self, nodes: Iterable[tuple[bytes, bytes, int, bytes]]) -> None:
         """Fill the tree from a snapshot; CorruptSnapshot if a node comes before its parent, or no root."""
+        self.begin_nodes()
+        self.restore_more_nodes(nodes)
+        self.end_nodes()
+
+    def begin_nodes(self) -> None:
+        """Empty the tree: its nodes come in pieces, and nothing may be asked before `end_nodes`."""
         self._clear_nodes()
+
+    def restore_more_nodes(self, nodes: Iterable[tuple[bytes, bytes, int, bytes]]) -> None:
         for path, data, acl_id, stat in nodes:
             try:
                 self._restore_node(path, data, acl_id, stat)
             except (NoNode, ValueError):  # ValueError: there is not even a slash in it
                 raise CorruptSnapshot(f"node {path!r} has no parent in front of it") from None
+
+    def end_nodes(self) -> None:
         if ROOT not in self.bodies:
             raise CorruptSnapshot("there is no root node")
         for path in self.children:

@@ -1,35 +1,39 @@
-"""The way of a write: prepared, made durable, committed, applied, answered; and the order in which it
-happens.
+"""What all roles of a server have in common: its state, its clients, and the one way in which committed
+transactions are applied and answered.
 
-The pipeline owns the tree and everything around it. It is synchronous: connections call `submit`, whoever
-orders transactions (the log of a standalone server) calls `committed`. One transaction is applied
-completely, events queued before replies, before the next begins; then the reads that waited behind it on
-its connection are answered, so no connection ever sees its requests answered out of order or a later write
-before its turn.
+A server orders writes itself (ordering.py: standalone; leading.py: for an ensemble), hands them to its leader
+(learning.py), serves nothing but reads (read_only.py) or nothing at all (not_serving.py). Each of these is a
+pipeline; when the role changes, all connections are closed and the next ones get another pipeline over the
+same `ServerState`.
+
+A pipeline is synchronous: connections hand it what their clients ask for, whoever orders transactions calls
+`committed`. One transaction is applied completely, events queued before replies, before the next begins; then
+the reads that waited behind it on its connection are answered, so no connection ever sees its requests
+answered out of order or a later write before its turn.
 
 `now_ms` (never goes back) and `wall_ms` are set once for a batch of events by the shell that drives us.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol
 
 import attrs
 import structlog
 
-from jute.errors import ZkError
+from jute.client_records import ConnectRequest
 from jute.opcodes import OpCode
+from quorum.committed_log import CommittedLog
 from server.acls import AccessRules
 from server.apply_txn import apply_txn
 from server.client_protocol import CLOSED, ClientConnection
-from server.client_sessions import Sessions
+from server.client_sessions import Session, Sessions, password_of
 from server.connection_throttle import ConnectionThrottle
 from server.data_tree import DataTree
 from server.digest_history import INTERVAL as DIGEST_INTERVAL
 from server.digest_history import DigestHistory
-from server.prepare_txn import Preparer
 from server.server_stats import ServerStats
-from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, Txn
+from server.txns import CLOSE_SESSION, Txn
 from server.watches import Watches
 
 log = structlog.get_logger()
@@ -45,13 +49,18 @@ _CHILD_NAME_BYTES = 20
 _UNKNOWN_REPLY_BYTES = 1 << 20
 
 
-class TxnSink(Protocol):
-    """Where transactions go to be made durable; they come back, in order, through `Pipeline.committed`."""
-
-    def append(self, payload: bytes) -> None: ...
+class Outlet(Protocol):
+    """Where requests go to be ordered or made durable."""
 
     def flush(self) -> None:
-        """Nothing more will be appended for now."""
+        """Nothing more will come for now."""
+
+
+class NoOutlet:
+    """For roles in which nothing leaves."""
+
+    def flush(self) -> None:
+        pass
 
 
 @attrs.frozen(kw_only=True)
@@ -69,37 +78,75 @@ class Limits:
 
 
 # A transaction that is not committed yet, and whom to answer: xid, opcode, when it began, bytes of the
-# request. A tuple, because one is made for every write.
+# request. A tuple, because one is made for every write. Where nobody is to be answered it began at UNTIMED.
 InFlight = tuple[Txn, ClientConnection | None, int, int, int, int]
+UNTIMED = -1
 
 
-class Pipeline:
-    """One server's state and the writes on their way into it."""
+class ServerState:
+    """What a server is whatever its role; it stays while roles come and go.
+
+    `committed_log` is a member's of an ensemble. With `local_sessions` new sessions are known to this server
+    alone, and with `upgrades_sessions` one that wants an ephemeral node becomes known to all.
+    """
 
     def __init__(
         self,
-        *,
         tree: DataTree,
-        sessions: Sessions,
         rules: AccessRules,
-        preparer: Preparer,
-        sink: TxnSink,
         limits: Limits | None = None,
         throttle: ConnectionThrottle | None = None,
+        *,
         handshake_weights: tuple[int, int] = (1, 1),
+        digests: bool = True,
+        committed_log: CommittedLog | None = None,
+        local_sessions: bool = False,
+        upgrades_sessions: bool = False,
     ) -> None:
         self.tree = tree
-        self.sessions = sessions
         self.rules = rules
-        self.preparer = preparer
-        self.sink = sink
         self.limits = limits or Limits()
         self.throttle = throttle or ConnectionThrottle(0)
         self.handshake_weights = handshake_weights  # tokens for a new session, for a renewed one
+        self.digests = digests
+        self.committed_log = committed_log
+        self.local_sessions = local_sessions
+        self.upgrades_sessions = upgrades_sessions
         self.watches = Watches()
         self.stats = ServerStats()
         self.digest_history = DigestHistory()
         self.answer_word: Callable[[ClientConnection, str], bytes] | None = None
+        self.tree.triggers = self.watches
+        self.watches.count_told = self._count_told
+
+    def _count_told(self, event: int, watchers: int) -> None:
+        self.stats.watchers_told[event].add(watchers)
+
+
+class Pipeline:
+    """A server in one of its roles, with the clients and the writes on their way that it has meanwhile.
+
+    `sessions` are those it decides about; of these, `local` are known to nobody else. `mode` is the role's
+    name, as operators know it.
+    """
+
+    def __init__(
+        self, state: ServerState, sessions: Sessions, local: Sessions, outlet: Outlet, mode: str
+    ) -> None:
+        self.state = state
+        self.mode = mode
+        self.is_serving = True
+        self.is_read_only = False
+        self.tree = state.tree
+        self.rules = state.rules
+        self.limits = state.limits
+        self.throttle = state.throttle
+        self.watches = state.watches
+        self.stats = state.stats
+        self.digest_history = state.digest_history
+        self.sessions = sessions
+        self.local = local
+        self.outlet = outlet
         self.now_ms = 0
         self.wall_ms = 0
         self.connections: dict[int, ClientConnection] = {}  # by session
@@ -109,12 +156,15 @@ class Pipeline:
         self.outstanding_bytes = 0  # of requests in flight and reads that wait
         self.large_bytes = 0  # of large requests in flight
         self.resumable: list[ClientConnection] = []
-        self.tree.triggers = self.watches
-        self.watches.count_told = self._count_told
-        self.tree.tracks_digest = False  # the preparer knows it, one transaction ahead
+        self._committed_log = state.committed_log
 
-    def _count_told(self, event: int, watchers: int) -> None:
-        self.stats.watchers_told[event].add(watchers)
+    @property
+    def answer_word(self) -> Callable[[ClientConnection, str], bytes] | None:
+        return self.state.answer_word
+
+    @answer_word.setter
+    def answer_word(self, answer: Callable[[ClientConnection, str], bytes] | None) -> None:
+        self.state.answer_word = answer
 
     def begin_batch(self, now_ms: int, wall_ms: int) -> None:
         """Something happened: this is the time for everything that follows from it."""
@@ -122,13 +172,115 @@ class Pipeline:
         self.wall_ms = wall_ms
 
     def end_batch(self, now_ms: int) -> None:
-        """All that happened has been seen to: the writes among it may be made durable, together."""
+        """All that happened has been seen to: what is to be ordered or made durable may go, together."""
         if self.reads_in_batch:
             self.stats.reads.add(now_ms - self.now_ms, self.reads_in_batch)
             self.reads_in_batch = 0
-        self.sink.flush()
+        self.outlet.flush()
 
-    # -- writes
+    # -- what the roles do differently
+
+    def submit(self, connection: ClientConnection, xid: int, op: int, body: bytes) -> None:
+        """A client's write. Raises DecodeError or a ZkError, and does nothing, if it is refused at once."""
+        raise NotImplementedError
+
+    def sync(self, connection: ClientConnection, xid: int, path: bytes) -> None:
+        """Answer `path` (in wire form) once this server knows all that is committed now."""
+        raise NotImplementedError
+
+    def open_session(self, connection: ClientConnection) -> None:
+        """Give a client a new session."""
+        raise NotImplementedError
+
+    def create_session_again(self, connection: ClientConnection, xid: int, body: bytes) -> None:
+        """A client may ask for its own session to be created; it gets a second connect response. Raises a
+        ZkError, and does nothing, if that is refused at once."""
+        raise NotImplementedError
+
+    def _renew(self, connection: ClientConnection, session_id: int) -> None:
+        """A client has shown that the session is its own: it may go on, if the session still lives."""
+        raise NotImplementedError
+
+    def _submit_close(self, connection: ClientConnection, xid: int) -> None:
+        """A client closes its session."""
+        raise NotImplementedError
+
+    def _applied(self, txn: Txn) -> None:
+        """A transaction is in the tree now."""
+        raise NotImplementedError
+
+    def _suits(self, connection: ClientConnection, session_id: int) -> bool:
+        """Whether this role serves such a client at all."""
+        return True
+
+    # -- the beginning and the end of sessions
+
+    def admits(self, connection: ClientConnection, request: ConnectRequest) -> bool:
+        """Whether a client may go on from its connect request; if not, it is not told why."""
+        self.stats.connect_requests += 1
+        self.stats.token_deficits.add(self.throttle.tokens_missing)
+        tokens = self.state.handshake_weights[request.session_id != 0]
+        if not self.throttle.admits(tokens, self.now_ms):
+            self.stats.connections_rejected += 1
+            return False
+        return self._suits(connection, request.session_id) and not self._is_behind(connection, request)
+
+    def _is_behind(self, connection: ClientConnection, request: ConnectRequest) -> bool:
+        """Whether the client has seen more than we have: served by us, it would go back in time."""
+        if request.last_zxid_seen <= self.tree.last_zxid:
+            return False
+        log.info(
+            f"Refusing session(0x{request.session_id & 0xFFFFFFFFFFFFFFFF:x}) request for client "
+            f"/{connection.address}:{connection.port} as it has seen zxid 0x{request.last_zxid_seen:x} our "
+            f"last zxid is 0x{self.tree.last_zxid:x} client must try another server"
+        )
+        return True
+
+    def renew_session(self, connection: ClientConnection, session_id: int, password: bytes | None) -> None:
+        """The session's old connection goes first, even if the password then turns out wrong."""
+        before = self.connections.get(session_id)
+        if before is not None:
+            before.close()
+        if password != password_of(session_id):
+            connection.refuse()
+        elif session_id in self.local.by_id:
+            self._renew_local(connection, session_id)
+        else:
+            self._renew(connection, session_id)
+
+    def close_session(self, connection: ClientConnection, xid: int) -> None:
+        """A client closes its session, in the order of its requests."""
+        if connection.session_id in self.local.by_id:
+            connection.end_in_turn(xid)
+        else:
+            connection.fifo.append(None)
+            self._submit_close(connection, xid)
+
+    def hold(self, connection: ClientConnection, session: Session) -> None:
+        """From now on this connection is the session's."""
+        connection.session = session
+        connection.session_id = session.id
+        self.connections[session.id] = connection
+
+    def disconnected(self, connection: ClientConnection) -> None:
+        """A connection is over; its session may go on without one."""
+        if self.connections.get(connection.session_id) is connection:
+            del self.connections[connection.session_id]
+
+    def _open_local(self, connection: ClientConnection) -> None:
+        session_id = self.sessions.new_id()
+        self.hold(connection, self.local.open(session_id, connection.timeout_ms, self.now_ms))
+        connection.opened()
+
+    def _renew_local(self, connection: ClientConnection, session_id: int) -> None:
+        if self.local.is_alive(session_id):
+            self.hold(connection, self.local.open(session_id, connection.timeout_ms, self.now_ms))
+            self.stats.sessions_renewed += 1
+            connection.opened()
+        else:
+            connection.refuse()
+
+    # -- requests on their way
 
     @property
     def outstanding(self) -> int:
@@ -149,59 +301,42 @@ class Pipeline:
             return _SHORT_REPLY_BYTES + _CHILD_NAME_BYTES * len(owned)
         if op not in _LONG_READS:
             return _SHORT_REPLY_BYTES + len(body)
-        path = body[4 : max(4, len(body) - 1)]  # between its length and the watch flag
-        pending = self.preparer.pending.get(path)
+        path = body[4:-1]  # between its length and the watch flag
         if op == _GET_DATA:
-            node = self.tree.bodies.get(path, b"") if pending is None else pending.body
-            return _SHORT_REPLY_BYTES + len(node or b"")
-        children = self.tree.children_count(path) if pending is None else pending.children
-        return _SHORT_REPLY_BYTES + _CHILD_NAME_BYTES * children
+            return _SHORT_REPLY_BYTES + self._data_bytes_soon(path)
+        return _SHORT_REPLY_BYTES + _CHILD_NAME_BYTES * self._children_soon(path)
 
-    def submit(self, connection: ClientConnection, xid: int, op: int, body: bytes) -> None:
-        """A client's write. Raises DecodeError, and does nothing, if its body makes no sense."""
-        txn = self.preparer.prepare(connection.session_id, xid, op, body, connection.ids, self.wall_ms)
-        self._order(txn, connection, xid, op, len(body))
+    def _data_bytes_soon(self, path: bytes) -> int:
+        return len(self.tree.bodies.get(path, b""))
 
-    def submit_failure(self, connection: ClientConnection, xid: int, op: int, failure: ZkError) -> None:
-        """A write that fails before it is looked at, and takes a zxid all the same."""
-        txn = self.preparer.refuse(connection.session_id, xid, failure, self.wall_ms)
-        self._order(txn, connection, xid, op, 0)
+    def _children_soon(self, path: bytes) -> int:
+        return self.tree.children_count(path)
 
-    def submit_create_session(self, connection: ClientConnection, timeout_ms: int) -> None:
-        txn = self.preparer.create_session(connection.session_id, timeout_ms, self.wall_ms)
-        self._order(txn, connection, 0, CREATE_SESSION, 0)
-
-    def submit_close_session(
-        self, session_id: int, connection: ClientConnection | None = None, xid: int = 0
-    ) -> None:
-        txn = self.preparer.close_session(session_id, xid, self.wall_ms)
-        self._order(txn, connection, xid, CLOSE_SESSION, 0)
-
-    def submit_delete_container(self, path: bytes) -> None:
-        self._order(self.preparer.delete_container(path, self.wall_ms), None, 0, 0, 0)
-
-    def _order(
+    def _expect(
         self, txn: Txn, connection: ClientConnection | None, xid: int, op: int, frame_bytes: int
     ) -> None:
+        """A transaction is on its way that will be committed after all those in flight."""
         self.outstanding_bytes += frame_bytes
         if frame_bytes > self.limits.large_request_threshold_bytes >= 0:
             self.large_bytes += frame_bytes
-        self.in_flight.append((txn, connection, xid, op, self.now_ms, frame_bytes))
-        self.sink.append(txn.payload)
+        started_ms = self.now_ms if connection is not None else UNTIMED
+        self.in_flight.append((txn, connection, xid, op, started_ms, frame_bytes))
+
+    # -- commits
 
     def committed(self, count: int) -> None:
-        """The oldest `count` transactions in flight are durable: apply and answer them, in order."""
+        """The oldest `count` transactions in flight are committed: apply and answer them, in order."""
         in_flight, now_ms, writes = self.in_flight, self.now_ms, self.stats.writes
-        same_ms, same_count = -1, 0  # writes that began together are counted together
+        same_ms, same_count = UNTIMED, 0  # writes that began together are counted together
         for _ in range(count):
             done = in_flight.popleft()
             if done[4] != same_ms:
-                if same_count:
+                if same_ms != UNTIMED:
                     writes.add(now_ms - same_ms, same_count)
                 same_ms, same_count = done[4], 0
             same_count += 1
             self._apply(done)
-        if same_count:
+        if same_ms != UNTIMED:
             writes.add(now_ms - same_ms, same_count)
         self.stats.commits += count
         self.resume_paused()
@@ -215,11 +350,11 @@ class Pipeline:
     def _apply(self, done: InFlight) -> None:
         txn, connection, xid, op, started_ms, frame_bytes = done
         err, body = apply_txn(self.tree, txn)
-        self.preparer.applied(txn.zxid)
-        if txn.digest is not None:
-            self.tree.digest = txn.digest & 0xFFFFFFFFFFFFFFFF
-            if not txn.zxid % DIGEST_INTERVAL:
-                self.digest_history.note(txn.zxid, self.tree.digest)
+        if self._committed_log is not None:
+            self._committed_log.append(txn.zxid, txn.payload)
+        self._applied(txn)
+        if txn.digest is not None and not txn.zxid % DIGEST_INTERVAL:
+            self.digest_history.note(txn.zxid, self.tree.digest)
         self.outstanding_bytes -= frame_bytes
         if frame_bytes > self.limits.large_request_threshold_bytes >= 0:
             self.large_bytes -= frame_bytes
@@ -229,6 +364,7 @@ class Pipeline:
             connection.write_committed(xid, op, txn.zxid, err, body, self.now_ms - started_ms)
 
     def _session_closed(self, session_id: int, connection: ClientConnection | None) -> None:
+        """Wherever a session was closed, nobody goes on with it here."""
         self.sessions.forget(session_id)
         holder = self.connections.get(session_id)
         if holder is not None and holder is not connection:
@@ -237,27 +373,26 @@ class Pipeline:
     # -- what time brings
 
     def expire_sessions(self) -> None:
+        """End the sessions whose time is up, if it is for us to say so."""
+        self.hear_held_up()
+        self._expire_local()
+
+    def hear_held_up(self) -> None:
         for connection in self.connections.values():
             if connection.is_held_up:
                 connection.touch()
-        for session in self.sessions.expire(self.now_ms):
-            log.info(
-                f"Expiring session 0x{session.id & 0xFFFFFFFFFFFFFFFF:x}, "
-                f"timeout of {session.timeout_ms}ms exceeded"
-            )
-            self.stats.sessions_expired += 1
-            self.submit_close_session(session.id)
 
-    def expired_containers(self, never_used_ms_max: int) -> Iterator[bytes]:
-        """Container and TTL nodes whose time has come."""
-        tree = self.tree
-        for path, owner in list(tree.owners.items()):
-            if tree.children.get(path) or path not in tree.bodies:
-                continue
-            idle_ms = self.wall_ms - tree.mtime_ms(path)
-            if owner == CONTAINER_OWNER:
-                is_due = tree.creates.get(path, 0) > 0 or 0 < never_used_ms_max < idle_ms
-            else:
-                is_due = idle_ms > (tree.ttl_of(owner) or 0)
-            if is_due:
-                yield path
+    def _expire_local(self) -> None:
+        for session in list(self.local.expire(self.now_ms)):
+            self.report_expiry(session)
+            self.local.forget(session.id)
+            holder = self.connections.get(session.id)
+            if holder is not None:
+                holder.close()
+
+    def report_expiry(self, session: Session) -> None:
+        log.info(
+            f"Expiring session 0x{session.id & 0xFFFFFFFFFFFFFFFF:x}, "
+            f"timeout of {session.timeout_ms}ms exceeded"
+        )
+        self.stats.sessions_expired += 1

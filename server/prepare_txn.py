@@ -24,9 +24,7 @@ from jute.errors import (
     NotEmpty,
     ReconfigDisabled,
     RuntimeInconsistency,
-    SessionExpired,
     Unimplemented,
-    UnknownSession,
     ZkError,
 )
 from jute.opcodes import CreateMode, Perms
@@ -159,9 +157,9 @@ class Preparer:
         self._begin(session, (), time_ms)
         return self._error(cxid, failure)
 
-    def create_session(self, session: int, timeout_ms: int, time_ms: int) -> Txn:
+    def create_session(self, session: int, timeout_ms: int, time_ms: int, cxid: int = 0) -> Txn:
         self._begin(session, (), time_ms)
-        return self._seal(0, CREATE_SESSION, (timeout_ms,))
+        return self._seal(cxid, CREATE_SESSION, (timeout_ms,))
 
     def close_session(self, session: int, cxid: int, time_ms: int) -> Txn:
         """Close a session, asked for by its client or because its time is up."""
@@ -361,13 +359,11 @@ class Preparer:
         return (path, data, acl, owner, wrap32(creates + 1))
 
     def _check_session(self, flags: int) -> None:
-        """Who wants an ephemeral hears that its session expired, where others hear that it is unknown."""
-        try:
+        """An ephemeral belongs to a session that all servers know."""
+        if flags in _EPHEMERAL:
+            self._sessions.check_global(self._session)
+        else:
             self._sessions.check(self._session)
-        except UnknownSession:
-            if flags in _EPHEMERAL:
-                raise SessionExpired from None
-            raise
 
     def _check_flags(self, type_: int, flags: int, ttl: int) -> None:
         if flags not in _FLAGS:

@@ -22,8 +22,6 @@ from jute.client_records import (
     RemoveWatchesRequest,
     SetWatches,
     SetWatches2,
-    SyncRequest,
-    SyncResponse,
     WhoAmIResponse,
 )
 from jute.errors import BadArguments, MarshallingError, NoNode, ZkError
@@ -158,11 +156,6 @@ def get_ephemerals(conn: "ClientConnection", data: bytes, at: int, end: int) -> 
     return encode(GetEphemeralsResponse(tuple(map(decode_ustring, owned))))
 
 
-def sync(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
-    asked, _ = decode(SyncRequest, data, at, end)
-    return encode(SyncResponse(asked.path))
-
-
 def who_am_i(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
     return encode(WhoAmIResponse(conn.pipeline.rules.client_infos(conn.ids)))
 
@@ -282,7 +275,6 @@ READS: dict[int, ReadFunction] = {
     int(OpCode.GET_CHILDREN2): get_children2,
     int(OpCode.GET_CHILDREN): get_children,
     int(OpCode.GET_ACL): get_acl,
-    int(OpCode.SYNC): sync,
     int(OpCode.MULTI_READ): multi_read,
     int(OpCode.CHECK_WATCHES): check_watches,
     int(OpCode.REMOVE_WATCHES): remove_watches,

@@ -23,7 +23,8 @@ from server.four_letter_words import FourLetterWords
 from server.host_facts import RealHost
 from server.loading_progress import loading_progress
 from server.metrics import MetricsReader
-from server.standalone import Standalone, World
+from server.standalone import Standalone
+from server.world import World
 
 log = structlog.get_logger()
 
@@ -80,7 +81,7 @@ async def _serve(loaded: LoadedConfig) -> None:
             random=Random(),
             clock=SystemClock(),
         )
-        server = Standalone.open(config, world, loading_progress())
+        server = Standalone.start(config, world, loading_progress())
         server.pipeline.answer_word = _four_letter_words(server).answer
         async with trio.open_nursery() as storage:
             storage.start_soon(server.write_log)

@@ -3,6 +3,9 @@
 While restoring, digests are checked: every transaction carries the digest of the tree it leads to, and a
 snapshot the digest of some moment during its writing. A mismatch means that this tree is not the one that
 was written; like the original we say so and go on, because refusing to serve would help nobody.
+
+A learner is restored from its leader's stream, while that goes on changing, and no digest comes with it: its
+tree is a mixture until it has met the digest of some transaction for the first time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,22 +13,54 @@ from collections.abc import Iterable, Iterator
 import structlog
 
 from jute.zxid import format_zxid
+from persistence.errors import CorruptSnapshot
+from persistence.snapshot_format import STREAM_SIGNATURE, TreeDecoder
+from quorum.committed_log import CommittedLog
 from server.apply_txn import apply_txn
 from server.data_tree import DataTree
-from server.txns import decode_txn
+from server.txns import Txn, decode_txn
 
 log = structlog.get_logger()
 
 _MASK64 = 0xFFFFFFFFFFFFFFFF
 
 
-class StoredTree:
-    """Meets persistence.recovery.Restorable and persistence.snapshots.SnapshotSource for a DataTree."""
+class SnapshotView:
+    """The tree as one snapshot sees it (persistence.snapshots.SnapshotSource): with its own numbers for ACLs,
+    so that several snapshots can be taken at a time."""
 
-    def __init__(self, tree: DataTree, *, digests: bool = True) -> None:
+    def __init__(self, tree: DataTree) -> None:
         self.tree = tree
+        self._acls: list[tuple[int, bytes]] = []
+
+    def last_zxid(self) -> int:
+        return self.tree.last_zxid
+
+    def snapshot_sessions(self) -> list[tuple[int, int]]:
+        return self.tree.snapshot_sessions()
+
+    def snapshot_acls(self) -> list[tuple[int, bytes]]:
+        self._acls = self.tree.snapshot_acls()
+        return self._acls
+
+    def snapshot_nodes(self) -> Iterator[tuple[bytes, bytes, int, bytes]]:
+        return self.tree.snapshot_nodes(self._acls)
+
+    def snapshot_digest(self) -> tuple[int, int]:
+        return self.tree.snapshot_digest()
+
+
+class StoredTree(SnapshotView):
+    """Meets persistence.recovery.Restorable for a DataTree; every transaction replayed is remembered."""
+
+    def __init__(
+        self, tree: DataTree, *, digests: bool = True, committed_log: CommittedLog | None = None
+    ) -> None:
+        super().__init__(tree)
         self.digest_mismatches = 0
         self._digests = digests
+        self._committed_log = committed_log
+        self._is_mixture = False
         self._snapshot_digest: tuple[int, int] | None = None  # zxid and digest to be met on the way
 
     # -- restoring
@@ -34,6 +69,9 @@ class StoredTree:
         self.tree.reset()
         self.tree.tracks_digest = self._digests
         self._snapshot_digest = None
+        self._is_mixture = False
+        if self._committed_log is not None:
+            self._committed_log.clear()
 
     def restore_sessions(self, sessions: Iterable[tuple[int, int]]) -> None:
         self.tree.restore_sessions(sessions)
@@ -55,10 +93,20 @@ class StoredTree:
     def replay(self, payload: bytes) -> None:
         txn = decode_txn(payload)
         apply_txn(self.tree, txn)
-        if self._digests:
-            if self._snapshot_digest is not None:
-                self._meet_snapshot_digest(txn.zxid)
-            elif txn.digest is not None and txn.digest & _MASK64 != self.tree.digest:
+        if self._committed_log is not None:
+            self._committed_log.append(txn.zxid, payload)
+        self.check_digest(txn)
+
+    def check_digest(self, txn: Txn) -> None:
+        """Compare the tree, which this transaction has just changed, with what it says the tree is now."""
+        if not self._digests:
+            return
+        if self._snapshot_digest is not None:
+            self._meet_snapshot_digest(txn.zxid)
+        elif txn.digest is not None:
+            if txn.digest & _MASK64 == self.tree.digest:
+                self._is_mixture = False
+            elif not self._is_mixture:
                 self._mismatch(txn.zxid, txn.digest & _MASK64)
 
     def _meet_snapshot_digest(self, zxid: int) -> None:
@@ -80,19 +128,56 @@ class StoredTree:
                 computed=f"{self.tree.digest:x}",
             )
 
+    def begin_stream(self) -> "StreamedTree":
+        """Empty the tree, to be filled from a leader's stream."""
+        self.reset()
+        return StreamedTree(self)
+
+    def end_stream(self, zxid: int) -> None:
+        self.tree.last_zxid = zxid
+        self._is_mixture = True
+
     # -- saving
 
-    def last_zxid(self) -> int:
-        return self.tree.last_zxid
+    def view(self) -> SnapshotView:
+        """What one of several snapshots is taken of."""
+        return SnapshotView(self.tree)
 
-    def snapshot_sessions(self) -> list[tuple[int, int]]:
-        return self.tree.snapshot_sessions()
 
-    def snapshot_acls(self) -> list[tuple[int, bytes]]:
-        return self.tree.snapshot_acls()
+class StreamedTree:
+    """A tree being filled from a stream that comes in pieces (quorum.replica.Restoring)."""
 
-    def snapshot_nodes(self) -> Iterator[tuple[bytes, bytes, int, bytes]]:
-        return self.tree.snapshot_nodes()
+    def __init__(self, stored: StoredTree) -> None:
+        self._stored = stored
+        self._tree = stored.tree
+        self._decoder = TreeDecoder()
+        self._has_begun = False
+        self._rest: bytes | None = None  # of the stream, behind the tree
 
-    def snapshot_digest(self) -> tuple[int, int]:
-        return self.tree.snapshot_digest()
+    def feed(self, chunk: bytes) -> bytes | None:
+        """Take a piece; once the stream is complete, whatever of the piece lies behind it."""
+        if self._rest is None:
+            nodes = self._decoder.feed(chunk)
+            if self._decoder.has_acls:
+                self._begin_once()
+                self._tree.restore_more_nodes(nodes)
+            self._rest = self._decoder.rest
+        else:
+            self._rest += chunk
+        if self._rest is None or len(self._rest) < len(STREAM_SIGNATURE):
+            return None
+        if not self._rest.startswith(STREAM_SIGNATURE):
+            raise CorruptSnapshot("the leader's stream does not end with its signature")
+        return self._rest[len(STREAM_SIGNATURE) :]
+
+    def _begin_once(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._tree.restore_sessions(self._decoder.sessions)
+            self._tree.restore_acls(self._decoder.acls)
+            self._tree.begin_nodes()
+
+    def finish(self, zxid: int) -> None:
+        """All of it is there, and this is its zxid."""
+        self._tree.end_nodes()
+        self._stored.end_stream(zxid)

@@ -10,7 +10,8 @@ from server.acls import AccessRules
 from server.client_protocol import CLOSED, ClientConnection
 from server.client_sessions import Sessions, first_session_id
 from server.data_tree import DataTree
-from server.pipeline import Limits, Pipeline
+from server.ordering import OrderingPipeline
+from server.pipeline import Limits, ServerState
 from server.prepare_txn import Preparer
 
 START_MS = 1000
@@ -43,13 +44,12 @@ class OneServer:
         self.sink = HeldSink()
         sessions = Sessions(TICK_MS, first_session_id(1, START_MS))
         rules = rules or AccessRules()
-        self.pipeline = Pipeline(
-            tree=self.tree,
-            sessions=sessions,
-            rules=rules,
-            preparer=Preparer(self.tree, sessions, rules, **preparing),
-            sink=self.sink,
-            limits=limits or Limits(),
+        self.pipeline = OrderingPipeline(
+            ServerState(self.tree, rules, limits),
+            sessions,
+            Sessions(TICK_MS, 0),
+            Preparer(self.tree, sessions, rules, **preparing),
+            self.sink,
         )
         self.pipeline.begin_batch(START_MS, START_WALL_MS)
 

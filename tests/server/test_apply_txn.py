@@ -40,7 +40,7 @@ class FuzzySnapshot:
         self.zxid = tree.last_zxid
         self._sessions = tree.snapshot_sessions()
         self._acls = tree.snapshot_acls()
-        self._source: Iterator[Node] = tree.snapshot_nodes()
+        self._source: Iterator[Node] = tree.snapshot_nodes(self._acls)
         self._nodes: list[Node] = []
 
     def take(self, count: int) -> None:

@@ -77,7 +77,7 @@ def test_who_is_not_admitted_is_not_answered() -> None:
     """The connection is closed; renewing a session costs tokens too."""
     server = OneServer(limits=Limits())
     server.pipeline.throttle = ConnectionThrottle(5, fill_ms=1000)
-    server.pipeline.handshake_weights = (3, 2)
+    server.pipeline.state.handshake_weights = (3, 2)
     client = server.connect()
     server.connect(session_of=client)
     refused = Client(server)

@@ -16,7 +16,8 @@ from jute.opcodes import CreateMode, OpCode
 from jute.record import encode
 from server.client_protocol import ClientConnection
 from server.config import ServerConfig
-from server.standalone import Standalone, World
+from server.standalone import Standalone
+from server.world import World
 from tests.persistence.memory_disk import MemoryDisk
 
 OPEN = (Acl(31, Id("world", "anyone")),)
@@ -79,7 +80,7 @@ async def running(disk: MemoryDisk, **settings: Any) -> AsyncIterator[Standalone
     world = World(
         disk=disk, log_offload=at_once, snapshot_offload=at_once, random=Random(7), clock=VirtualClock()
     )
-    server = Standalone.open(config, world)
+    server = Standalone.start(config, world)
     async with trio.open_nursery() as storage:
         storage.start_soon(server.write_log)
         async with trio.open_nursery() as serving:

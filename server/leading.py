@@ -1,0 +1,145 @@
+"""A server that leads an ensemble: it orders the writes of all servers, and decides about their sessions.
+
+A learner waits for a transaction with the session and cxid of each write it forwarded. So each becomes
+exactly one transaction, in the order of arrival, whatever is wrong with it; and each forwarded sync is
+answered once, after the commits of what came before it.
+
+A session has an owner: the server its client was last connected to. A write that another server forwards for
+it came from a connection the client has left; it is refused, lest it be done after what the client did since.
+"""
+
+from struct import Struct
+
+import structlog
+
+from jute.errors import MarshallingError, SessionMoved, Unimplemented
+from jute.opcodes import OpCode
+from jute.record import DecodeError
+from quorum.replica import Origin
+from server.acls import AuthIds
+from server.client_protocol import WRITES, ClientConnection
+from server.client_sessions import Session, Sessions
+from server.local_sessions import asks_for_ephemeral
+from server.ordering import OrderingPipeline, TxnSink
+from server.pipeline import ServerState
+from server.prepare_txn import Preparer
+from server.standing import LEADER
+from server.txns import CLOSE_SESSION, CREATE_SESSION, Txn
+
+log = structlog.get_logger()
+
+_INT = Struct(">i")
+_SYNC = int(OpCode.SYNC)
+_COUNTER_MAX = 0xFFFFFFFE  # the last zxid of an epoch: after it there must be a new one
+
+
+class LeadingPipeline(OrderingPipeline):
+    """Leads: see the top of this file. All sessions known when it begins have their whole timeout."""
+
+    def __init__(
+        self, state: ServerState, sessions: Sessions, local: Sessions, preparer: Preparer, sink: TxnSink
+    ) -> None:
+        super().__init__(state, sessions, local, preparer, sink, LEADER)
+        self._owners: dict[int, Origin | None] = {}  # None: ourselves; absent: nobody has asked yet
+        self._zxid_max = preparer.zxid | _COUNTER_MAX
+
+    @property
+    def is_epoch_used_up(self) -> bool:
+        """Whether there is no zxid left: somebody must be elected, for a new epoch."""
+        return self.preparer.zxid >= self._zxid_max
+
+    # -- our own clients
+
+    def submit(self, connection: ClientConnection, xid: int, op: int, body: bytes) -> None:
+        if self.preparer.zxid >= self._zxid_max:
+            connection.close()
+            return
+        if connection.session_id in self.local.by_id:
+            self._upgrade_for(connection, op, body)
+        super().submit(connection, xid, op, body)
+
+    def open_session(self, connection: ClientConnection) -> None:
+        if self.state.local_sessions:
+            self._open_local(connection)
+        else:
+            super().open_session(connection)
+
+    def create_session_again(self, connection: ClientConnection, xid: int, body: bytes) -> None:
+        if connection.session_id in self.local.by_id:
+            raise Unimplemented  # no transaction speaks of a local session
+        super().create_session_again(connection, xid, body)
+
+    def hold(self, connection: ClientConnection, session: Session) -> None:
+        super().hold(connection, session)
+        self._owners[session.id] = None
+
+    def _upgrade_for(self, connection: ClientConnection, op: int, body: bytes) -> None:
+        """Let all servers know a local session that is about to own an ephemeral node."""
+        if not self.state.upgrades_sessions or not asks_for_ephemeral(op, body):
+            return
+        session_id, timeout_ms = connection.session_id, connection.timeout_ms
+        log.info(f"Upgrading session 0x{session_id & 0xFFFFFFFFFFFFFFFF:x}")
+        self.local.forget(session_id)
+        self.hold(connection, self.sessions.open(session_id, timeout_ms, self.now_ms))
+        txn = self.preparer.create_session(session_id, timeout_ms, self.wall_ms)
+        self._order(txn, None, 0, CREATE_SESSION, 0)
+
+    # -- learners
+
+    def forwarded(self, origin: Origin, session: int, cxid: int, op: int, body: bytes, ids: AuthIds) -> None:
+        """A learner's request: becomes exactly one transaction, or a sync answered in its turn."""
+        if op == _SYNC:
+            self.when_synced(origin)
+        elif self.preparer.zxid < self._zxid_max:
+            self._order(self._prepare(origin, session, cxid, op, body, ids), None, cxid, op, len(body))
+
+    def _prepare(self, origin: Origin, session: int, cxid: int, op: int, body: bytes, ids: AuthIds) -> Txn:
+        if op == CLOSE_SESSION:  # whoever asks: also the server that the client has left
+            return self.preparer.close_session(session, cxid, self.wall_ms)
+        if op == CREATE_SESSION:
+            return self._create_session(origin, session, cxid, body)
+        if self.sessions.is_alive(session) and self._owners.setdefault(session, origin) is not origin:
+            return self.preparer.refuse(session, cxid, SessionMoved(), self.wall_ms)
+        if op not in WRITES:
+            return self.preparer.refuse(session, cxid, Unimplemented(), self.wall_ms)
+        try:
+            return self.preparer.prepare(session, cxid, op, body, ids, self.wall_ms)
+        except DecodeError:
+            return self.preparer.refuse(session, cxid, MarshallingError(), self.wall_ms)
+
+    def _create_session(self, origin: Origin, session: int, cxid: int, body: bytes) -> Txn:
+        if len(body) < 4:
+            return self.preparer.refuse(session, cxid, MarshallingError(), self.wall_ms)
+        timeout_ms: int = _INT.unpack_from(body)[0]
+        self.sessions.open(session, timeout_ms, self.now_ms)
+        self._owners[session] = origin
+        return self.preparer.create_session(session, timeout_ms, self.wall_ms, cxid)
+
+    def revalidate(self, origin: Origin, session: int, timeout_ms: int) -> bool:
+        """May a client go on with this session at `origin`? If it was ours, it is no more."""
+        if not self.sessions.is_alive(session):
+            return False
+        before = self.connections.get(session)
+        if before is not None:
+            before.close()
+        self.sessions.open(session, timeout_ms, self.now_ms)
+        self._owners[session] = origin
+        return True
+
+    def touch(self, session: int, timeout_ms: int) -> None:
+        """A learner has heard from this session."""
+        if self.sessions.is_alive(session):
+            self.sessions.open(session, timeout_ms, self.now_ms)
+
+    # -- sessions
+
+    def close_ownerless(self) -> None:
+        """Nodes of sessions that nobody knows go by a transaction, so that they go on every server."""
+        known = self.tree.session_timeouts_ms
+        for session_id in [owner for owner in self.tree.ephemerals if owner not in known]:
+            txn = self.preparer.close_session(session_id, 0, self.wall_ms)
+            self._order(txn, None, 0, CLOSE_SESSION, 0)
+
+    def _session_closed(self, session_id: int, connection: ClientConnection | None) -> None:
+        super()._session_closed(session_id, connection)
+        self._owners.pop(session_id, None)

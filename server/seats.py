@@ -1,0 +1,77 @@
+"""What the quorum sees of a server in its role: quorum.replica's LeaderService and LearnerService.
+
+Thin shells around the pipelines: they tell them the time and let replies leave. A seat is given up by
+`Replica.retire`; nothing may be asked of it afterwards.
+"""
+
+from typing import TYPE_CHECKING
+
+from quorum.replica import AuthIds, Origin
+from server.leading import LeadingPipeline
+from server.learning import LearningPipeline
+
+if TYPE_CHECKING:
+    from server.replica import Replica
+
+
+class LeaderSeat:
+    """The server while it leads (quorum.replica.LeaderService)."""
+
+    def __init__(self, replica: "Replica", pipeline: LeadingPipeline) -> None:
+        self._replica = replica
+        self._pipeline = pipeline
+
+    @property
+    def is_epoch_used_up(self) -> bool:
+        """Whether there is no zxid left: somebody must be elected, for a new epoch."""
+        return self._pipeline.is_epoch_used_up
+
+    def committed(self, count: int) -> None:
+        self._replica.begin_batch()
+        self._pipeline.committed(count)
+
+    def forwarded(self, origin: Origin, session: int, cxid: int, op: int, body: bytes, ids: AuthIds) -> None:
+        self._replica.begin_batch()
+        self._pipeline.forwarded(origin, session, cxid, op, body, ids)
+
+    def revalidate(self, origin: Origin, session: int, timeout_ms: int) -> bool:
+        self._replica.begin_batch()
+        return self._pipeline.revalidate(origin, session, timeout_ms)
+
+    def touch(self, session: int, timeout_ms: int) -> None:
+        self._replica.begin_batch()
+        self._pipeline.touch(session, timeout_ms)
+
+    def end_batch(self) -> None:
+        self._replica.end_batch()
+
+
+class LearnerSeat:
+    """The server while it follows or observes (quorum.replica.LearnerService)."""
+
+    def __init__(self, replica: "Replica", pipeline: LearningPipeline) -> None:
+        self._replica = replica
+        self._pipeline = pipeline
+
+    def proposed(self, payload: bytes) -> None:
+        self._replica.begin_batch()
+        self._pipeline.proposed(payload)
+
+    def committed(self, count: int) -> None:
+        self._replica.begin_batch()
+        self._pipeline.committed(count)
+
+    def sync_done(self) -> None:
+        self._replica.begin_batch()
+        self._pipeline.sync_done()
+
+    def revalidated(self, session: int, is_valid: bool) -> None:
+        self._replica.begin_batch()
+        self._pipeline.revalidated(session, is_valid)
+
+    def touched(self) -> list[tuple[int, int]]:
+        self._replica.begin_batch()
+        return self._pipeline.touched()
+
+    def end_batch(self) -> None:
+        self._replica.end_batch()

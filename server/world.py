@@ -1,0 +1,23 @@
+"""Everything a server has to do with besides its clients: real, or a test's."""
+
+import time
+from collections.abc import Callable
+from random import Random
+
+import attrs
+
+from persistence.disk import Disk
+from persistence.offload import Offload
+from server.clock import Clock
+
+
+@attrs.frozen(kw_only=True)
+class World:
+    """Where disk, threads, chance and time come from: nothing else in the server touches them."""
+
+    disk: Disk
+    log_offload: Offload
+    snapshot_offload: Offload
+    random: Random
+    clock: Clock
+    stopwatch: Callable[[], float] = time.perf_counter  # seconds, to measure how long the disk takes

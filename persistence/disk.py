@@ -63,6 +63,10 @@ class Disk(Protocol):
         """Cut the file to `size` bytes, durably."""
         ...
 
+    def sync_file(self, path: Path) -> None:
+        """Make safe what is in a file, whoever wrote it."""
+        ...
+
     def rename(self, source: Path, target: Path) -> None: ...
 
     def unlink(self, path: Path) -> None: ...
@@ -144,6 +148,13 @@ class RealDisk:
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.ftruncate(fd, size)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_file(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
             os.fsync(fd)
         finally:
             os.close(fd)

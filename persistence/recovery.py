@@ -208,8 +208,16 @@ def _replay(disk: Disk, log_dir: Path, start: int, target: Restorable, progress:
         count += 1
     if reader.tail is not None:
         _settle_tail(disk, reader.tail, reader.last_zxid)
+        _make_safe(disk, reader.tail)
         progress("log", total, total)
     return reader.last_zxid, count
+
+
+def _make_safe(disk: Disk, tail: Tail) -> None:
+    """A killed process may have left entries, and the name of their file, that never reached the disk. They
+    count from now on: a vote and answers will be given on them, and the next log goes on behind them."""
+    disk.sync_file(tail.file.path)
+    disk.sync_directory(tail.file.path.parent)
 
 
 def _settle_tail(disk: Disk, tail: Tail, last_zxid: int) -> None:

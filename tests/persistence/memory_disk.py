@@ -104,6 +104,10 @@ class MemoryDisk:
         del inode.content[size:]
         inode.make_safe()
 
+    def sync_file(self, path: Path) -> None:
+        self._act("sync_file")
+        self._inode(path).make_safe()
+
     def rename(self, source: Path, target: Path) -> None:
         self._act("rename")
         self._inode(source)

@@ -128,6 +128,19 @@ def test_power_loss_leaves_all_that_was_acknowledged(
     story.check(disk)
 
 
+@given(batch_sizes, st.integers(0, 3000), st.randoms(use_true_random=False))
+def test_what_was_recovered_once_stays(sizes: list[int], budget: int, chance: Random) -> None:
+    """After kill -9 the log may hold what was never synced; once a server has started from it, it counts."""
+    disk = new_disk()
+    disk.budget = budget
+    with suppress(Killed):
+        script(sizes).run(disk)
+    disk.revive()
+    before, _ = recovered(disk)
+    disk.lose_power(chance)
+    assert recovered(disk)[0].zxid == before.zxid
+
+
 @given(st.integers(1, 12), st.data())
 def test_a_crash_while_truncating_leaves_a_log_that_ends_later(last: int, data: st.DataObject) -> None:
     disk = new_disk()

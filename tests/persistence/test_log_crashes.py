@@ -134,7 +134,7 @@ def test_what_was_recovered_once_stays(sizes: list[int], budget: int, chance: Ra
     disk = new_disk()
     disk.budget = budget
     with suppress(Killed):
-        script(sizes).run(disk)
+        script(sizes, preallocate_bytes=0).run(disk)
     disk.revive()
     before, _ = recovered(disk)
     disk.lose_power(chance)

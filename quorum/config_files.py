@@ -1,0 +1,116 @@
+"""The members on disk, beside the configuration file `F` that the operator wrote.
+
+    F.dynamic.<version>   the members in force, one line each, sorted; the version is in the name alone
+    F                     names that file; its own server, group and weight lines are gone by then
+    F.dynamic.next        the newest members proposed, with their version; gone once they are in force
+    F.bak                 F as it was at the last start at which it still listed the members itself
+
+Each file is replaced as a whole, and `F` only after the file it will name: whatever is lost in a crash, `F`
+leads to members that were in force. That we cannot write here stops nobody, as in the original: an operator
+may have good reasons for a read-only configuration. It is said in the log, since the next start will know
+less than this one.
+"""
+
+import io
+from pathlib import Path
+
+import structlog
+
+from persistence.disk import Disk, read_chunks, replace_file
+from quorum.server_lines import Ensemble, config_text, is_membership_key, read_config_text
+from quorum.setting_text import BadValue, trimmed
+
+log = structlog.get_logger()
+
+_DYNAMIC_FILE = "dynamicConfigFile"
+_SUPERSEDED = (_DYNAMIC_FILE, "peerType")
+_CLIENT_ADDRESS = ("clientPort", "clientPortAddress")
+
+
+class ConfigFiles:
+    """The files around one `F`."""
+
+    def __init__(self, disk: Disk, file: Path) -> None:
+        self._disk = disk
+        self._file = file.resolve()
+
+    @property
+    def next_file(self) -> Path:
+        return self._beside(".dynamic.next")
+
+    def back_up(self) -> None:
+        """Keep `F` as the operator wrote it: soon it will no longer list the members."""
+        try:
+            replace_file(self._disk, self._beside(".bak"), self._read(self._file))
+        except OSError as failure:
+            _report(failure)
+
+    def save_next(self, ensemble: Ensemble) -> None:
+        try:
+            replace_file(self._disk, self.next_file, _sorted_lines(config_text(ensemble)))
+        except OSError as failure:
+            _report(failure)
+
+    def load_next(self) -> Ensemble | None:
+        """What was proposed when we stopped, if it is not in force yet."""
+        if not self._disk.exists(self.next_file):
+            return None
+        try:
+            return read_config_text(self._read(self.next_file).decode("latin-1"), multi_address=True)
+        except (OSError, BadValue) as failure:
+            log.warning("next_members_not_read", file=str(self.next_file), reason=str(failure))
+            return None
+
+    def save_active(self, ensemble: Ensemble, *, lists_client_address: bool) -> None:
+        """`lists_client_address`: so does our own line, and `F` must not contradict it."""
+        lines, _, _ = config_text(ensemble).rpartition("\nversion=")
+        dynamic = self._beside(f".dynamic.{ensemble.version:x}")
+        dropped = _SUPERSEDED + (_CLIENT_ADDRESS if lists_client_address else ())
+        try:
+            replace_file(self._disk, dynamic, _sorted_lines(lines))
+            static = without_members(self._read(self._file), dropped)
+            replace_file(self._disk, self._file, static + f"{_DYNAMIC_FILE}={dynamic}\n".encode("latin-1"))
+        except (OSError, UnicodeEncodeError) as failure:
+            _report(failure)
+
+    def forget_next(self) -> None:
+        try:
+            if self._disk.exists(self.next_file):
+                self._disk.unlink(self.next_file)
+                self._disk.sync_directory(self.next_file.parent)
+        except OSError as failure:
+            _report(failure)
+
+    def _beside(self, suffix: str) -> Path:
+        return self._file.with_name(self._file.name + suffix)
+
+    def _read(self, file: Path) -> bytes:
+        return b"".join(read_chunks(self._disk, file))
+
+
+def without_members(content: bytes, dropped: tuple[str, ...]) -> bytes:
+    """A configuration file without the lines about members and those with the keys in `dropped`.
+
+    All else stays as it was written, comments too.
+    """
+    import javaproperties  # takes 20 ms to import
+
+    kept = [
+        element.source
+        for element in javaproperties.parse(io.BytesIO(content))
+        if not isinstance(element, javaproperties.KeyValue) or not _is_dropped(trimmed(element.key), dropped)
+    ]
+    text = "".join(kept)
+    return (text if text.endswith("\n") or not text else text + "\n").encode("latin-1")
+
+
+def _is_dropped(key: str, dropped: tuple[str, ...]) -> bool:
+    return is_membership_key(key) or key in dropped
+
+
+def _sorted_lines(text: str) -> bytes:
+    return "\n".join(sorted(text.split("\n"))).encode("latin-1", "backslashreplace")
+
+
+def _report(failure: Exception) -> None:
+    log.error("members_not_saved", reason=str(failure))

@@ -1,0 +1,196 @@
+"""The members as one server knows them, in memory and on disk."""
+
+import errno
+from pathlib import Path
+from random import Random
+
+import attrs
+import pytest
+
+from persistence.disk import read_chunks
+from quorum.config_files import ConfigFiles, without_members
+from quorum.membership import Membership
+from quorum.server_lines import ClientAddress, Ensemble, Role, read_ensemble
+from tests.persistence.memory_disk import Killed, MemoryDisk
+
+F = Path("/etc/zoo.cfg")
+STATIC = b"""\
+# Our ensemble.
+dataDir=/var/zk
+server.1=zoo1:2888:3888
+server.2=zoo2:2888:3888
+server.3=zoo3:2888:3888
+clientPort=2181
+clientPortListenBacklog=5
+peerType=participant
+tickTime=2000"""
+LISTED = {f"server.{n}": f"zoo{n}:2888:3888" for n in (1, 2, 3)}
+FIRST = 0x100000000
+SECOND = 0x100000005
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.make_directory(F.parent)
+    disk.put(F, STATIC)
+    return disk
+
+
+def at_start() -> Ensemble:
+    """Server 1's view: its client address comes from clientPort."""
+    ensemble = read_ensemble(LISTED)
+    me = attrs.evolve(ensemble.members[1], client=ClientAddress("0.0.0.0", 2181), client_is_static=True)
+    return attrs.evolve(ensemble, members={**ensemble.members, 1: me})
+
+
+def with_fourth(client: str = ";2181") -> Ensemble:
+    lines = {key: line + client for key, line in LISTED.items()}
+    return read_ensemble({**lines, "server.4": "zoo4:2888:3888:observer;2181"}, version=SECOND)
+
+
+def membership_on(disk: MemoryDisk, my_id: int = 1) -> Membership:
+    return Membership(my_id, at_start(), reconfig_enabled=True, files=ConfigFiles(disk, F))
+
+
+def files(disk: MemoryDisk) -> dict[str, str]:
+    return {name: disk.get(F.parent / name).decode() for name in disk.names(F.parent)}
+
+
+def test_the_first_version_is_seen_then_in_force(disk: MemoryDisk) -> None:
+    """The lines stay what they were, and the static file keeps what only it knows."""
+    membership = membership_on(disk)
+    membership.give_first_version(FIRST)
+    assert membership.committed.version == 0
+    assert membership.pending_verifier() is not None
+    lines = "server.1=zoo1:2888:3888:participant\nserver.2=zoo2:2888:3888:participant\n"
+    lines += "server.3=zoo3:2888:3888:participant"
+    assert files(disk) == {"zoo.cfg": STATIC.decode(), "zoo.cfg.dynamic.next": f"{lines}\nversion=100000000"}
+
+    membership.activate(membership.last_seen)
+    assert membership.committed.version == FIRST
+    assert membership.pending_verifier() is None
+    assert files(disk) == {
+        "zoo.cfg": "# Our ensemble.\ndataDir=/var/zk\nclientPort=2181\nclientPortListenBacklog=5\n"
+        "tickTime=2000\ndynamicConfigFile=/etc/zoo.cfg.dynamic.100000000\n",
+        "zoo.cfg.dynamic.100000000": lines,
+    }
+    membership.give_first_version(SECOND)
+    assert membership.last_seen.version == FIRST
+
+
+def test_a_client_address_in_our_line_takes_the_place_of_clientport(disk: MemoryDisk) -> None:
+    membership_on(disk).activate(with_fourth())
+    static = files(disk)["zoo.cfg"]
+    assert "clientPort=" not in static
+    assert "clientPortListenBacklog=5" in static
+
+
+def test_clientport_is_still_ours_when_the_lines_name_no_client_address(disk: MemoryDisk) -> None:
+    membership = membership_on(disk)
+    membership.activate(with_fourth(client=""))
+    assert membership.me.client == ClientAddress("0.0.0.0", 2181)
+    assert "clientPort=2181" in files(disk)["zoo.cfg"]
+
+
+def test_what_is_proposed_is_found_again_after_a_restart(disk: MemoryDisk) -> None:
+    membership_on(disk).see(with_fourth())
+    found = ConfigFiles(disk, F).load_next()
+    assert found == with_fourth()
+    again = Membership(1, at_start(), last_seen=found, reconfig_enabled=True)
+    assert again.last_seen.version == SECOND
+    disk.put(F.with_name("zoo.cfg.dynamic.next"), b"server.1=nonsense")
+    assert ConfigFiles(disk, F).load_next() is None
+
+
+def test_what_was_never_agreed_on_gives_way_to_what_a_leader_says(disk: MemoryDisk) -> None:
+    membership = membership_on(disk)
+    membership.give_first_version(FIRST)
+    membership.activate(membership.last_seen)
+    established = membership.committed
+    membership.see(with_fourth())
+    membership.see(established)
+    assert membership.last_seen is not None
+    assert membership.pending_verifier() is None
+
+
+def test_an_older_configuration_is_never_put_in_force(disk: MemoryDisk) -> None:
+    membership = membership_on(disk)
+    membership.activate(with_fourth())
+    membership.activate(attrs.evolve(at_start(), version=FIRST))
+    assert membership.committed.version == SECOND
+
+
+def test_roles_come_and_go(disk: MemoryDisk) -> None:
+    """A server that is not listed any more has its last address, no vote, and is no observer."""
+    membership = membership_on(disk, my_id=3)
+    changes: list[Role] = []
+    membership.on_change(lambda: changes.append(membership.role))
+    observing = {**LISTED, "server.3": "elsewhere:2888:3888:observer"}
+    membership.activate(read_ensemble(observing, version=FIRST))
+    del observing["server.3"]
+    membership.activate(read_ensemble(observing, version=SECOND))
+    assert changes == [Role.OBSERVER, Role.PARTICIPANT]
+    assert not membership.is_voter
+    assert membership.me.addresses[0].host == "elsewhere"
+
+
+def test_without_reconfiguration_nothing_changes(disk: MemoryDisk) -> None:
+    membership = Membership(1, at_start(), last_seen=with_fourth(), files=ConfigFiles(disk, F))
+    membership.give_first_version(FIRST)
+    membership.see(with_fourth())
+    membership.activate(with_fourth())
+    assert membership.committed == membership.last_seen == at_start()
+    assert files(disk) == {"zoo.cfg": STATIC.decode()}
+
+
+def test_the_operators_file_is_backed_up(disk: MemoryDisk) -> None:
+    ConfigFiles(disk, F).back_up()
+    assert disk.get(F.with_name("zoo.cfg.bak")) == STATIC
+
+
+def test_a_disk_that_cannot_be_written_stops_nobody(disk: MemoryDisk) -> None:
+    """Only the next start will know less; the members in memory are what was agreed on."""
+    disk.faults["create"] = OSError(errno.EROFS, "read-only file system")
+    membership = membership_on(disk)
+    ConfigFiles(disk, F).back_up()
+    membership.see(with_fourth())
+    membership.activate(with_fourth())
+    assert membership.committed.version == SECOND
+    assert files(disk) == {"zoo.cfg": STATIC.decode()}
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_a_crash_at_any_moment_leaves_a_file_that_leads_to_the_members(loses_power: bool) -> None:
+    """The old ones or the new ones, never none."""
+    budget, is_whole = 0, False
+    while not is_whole:
+        disk = MemoryDisk()
+        disk.make_directory(F.parent)
+        disk.put(F, STATIC)
+        disk.sync_directory(F.parent)
+        disk.budget = budget
+        try:
+            membership_on(disk).activate(with_fourth())
+            is_whole = True
+        except Killed:
+            pass
+        disk.revive()
+        if loses_power:
+            disk.lose_power(Random(budget))
+        _assert_leads_to_members(disk)
+        budget += 17
+
+
+def _assert_leads_to_members(disk: MemoryDisk) -> None:
+    static = b"".join(read_chunks(disk, F)).decode()
+    if static == STATIC.decode():
+        return
+    *_, last = static.splitlines()
+    dynamic = Path(last.removeprefix("dynamicConfigFile="))
+    assert disk.get(dynamic).decode().count("server.") == 4
+
+
+def test_comments_and_continued_lines_stay_as_they_were() -> None:
+    content = b"# one\n! two\na=b\\\n  c\nserver.1 = x\\\n  y\n\ngroup.1:1\nweight.1 1\nk=v\r\n"
+    assert without_members(content, ("k",)) == b"# one\n! two\na=b\\\n  c\n\n"

@@ -31,6 +31,7 @@ def main() -> None:
     \b
     triokeeper start                     a server on 127.0.0.1:2181, its data under ./data
     triokeeper start /conf/zoo.cfg       an existing configuration
+    triokeeper dev --servers 3           a whole ensemble on this machine, to try things out with
     triokeeper log inspect FILE          what a transaction log holds
     triokeeper snapshot inspect FILE     what a snapshot holds
     """
@@ -117,6 +118,36 @@ def log_notes(loaded: "LoadedConfig") -> None:
     log = structlog.get_logger()
     for note in loaded.notes:
         getattr(log, note.level)(note.message)
+
+
+@main.command()
+@click.option(
+    "--servers", default=3, show_default=True, type=click.IntRange(1, 50), help="Members that vote."
+)
+@click.option("--observers", default=0, type=click.IntRange(0, 50), help="Members that do not.")
+@click.option(
+    "--base-port",
+    default=2181,
+    show_default=True,
+    type=click.IntRange(1, 60000),
+    help="The first client port. Others: one up for each member; quorum 700 and election 1700 above.",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep logs and data here, and go on with what is there; else they go away in the end.",
+)
+def dev(servers: int, observers: int, base_port: int, data: Path | None) -> None:
+    """Run an ensemble on 127.0.0.1, each member a process of its own, until quit or Ctrl-C.
+
+    Takes commands on standard input: status, leader, kill N, stop N, start N, restart N, help, quit.
+    """
+    from server.dev_ensemble import DevError, run_until_told
+
+    try:
+        run_until_told(servers, observers, base_port, data, click.echo)
+    except DevError as problem:
+        raise click.ClickException(str(problem)) from None
 
 
 @main.group(name="log")

@@ -11,7 +11,9 @@ A zxid with counter 0 marks the start of an epoch and is nobody's transaction: a
 after it led, or took a snapshot from one who did, and nothing came after. It is never in a log, so such a P
 counts as present if the log has what follows it.
 
-Never TRUNC into another epoch: the learner may lack what we would name, and would keep what it should cut.
+Never TRUNC across the border of an epoch, as the original does not: neither to name what the learner may lack
+(it would keep what it should cut), nor to go on behind the cut with another epoch, which takes Apache's
+learners down paths that no Apache leader sends them.
 """
 
 import enum
@@ -67,7 +69,7 @@ def plan_by_walking(peer_zxid: int, zxids: Iterable[int], last: int) -> Plan | N
             return None  # we cannot tell what came before
         elif _starts_epoch(peer_zxid):
             return Plan(SyncMode.DIFF, last, peer_zxid)
-        elif epoch_of(before) == epoch_of(peer_zxid):
+        elif epoch_of(before) == epoch_of(peer_zxid) == epoch_of(zxid):
             return Plan(SyncMode.TRUNC, before, before)
         else:
             return None

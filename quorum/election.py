@@ -390,7 +390,10 @@ class Election:
         ballot = _Ballot(vote, state, notification.version)
         if vote.election_epoch == self.proposal.election_epoch:
             self._received[sid] = _Ballot(vote, state)
-            self._note(sid)
+            if vote.leader == self.proposal.leader:
+                self._note(sid)
+            else:
+                self._heard.discard(sid)  # a quorum chose another: somebody we count on must have changed
             if self._is_established(self._received, ballot):
                 return self._decide(vote)
         self._decided[sid] = ballot

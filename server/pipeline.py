@@ -301,7 +301,7 @@ class Pipeline:
             return _SHORT_REPLY_BYTES + _CHILD_NAME_BYTES * len(owned)
         if op not in _LONG_READS:
             return _SHORT_REPLY_BYTES + len(body)
-        path = body[4:-1]  # between its length and the watch flag
+        path = body[4:-1] if len(body) > 4 else b""  # between its length and the watch flag
         if op == _GET_DATA:
             return _SHORT_REPLY_BYTES + self._data_bytes_soon(path)
         return _SHORT_REPLY_BYTES + _CHILD_NAME_BYTES * self._children_soon(path)

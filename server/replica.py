@@ -51,7 +51,7 @@ from server.pipeline import Limits, Pipeline, ServerState
 from server.prepare_txn import Preparer
 from server.read_only import ReadOnlyPipeline
 from server.seats import LeaderSeat, LearnerSeat
-from server.standing import FOLLOWER
+from server.standing import FOLLOWER, OBSERVER
 from server.stored_tree import StoredTree, StreamedTree
 from server.world import World
 
@@ -77,6 +77,8 @@ class Front(Protocol):
 class Replica:
     """A server: its tree, its log and snapshots, and what it is at the moment."""
 
+    keeps_committed = True  # in memory, for learners that missed a few
+
     def __init__(self, config: ServerConfig, world: World, server_id: int, dirs: DataDirs) -> None:
         self.config = config
         self.world = world
@@ -86,7 +88,7 @@ class Replica:
         tree = DataTree(
             extended_types=config.extended_types_enabled, emulate_353_ttl=config.emulate_353_ttl_nodes
         )
-        kept = self.committed_log if config.is_distributed else None
+        kept = self.committed_log if self.keeps_committed else None
         self.stored = StoredTree(tree, digests=config.digest_enabled, committed_log=kept)
         self.state = ServerState(
             tree,
@@ -107,7 +109,8 @@ class Replica:
         self.pipeline: Pipeline = NotServingPipeline(self.state, self._new_sessions())
         self._on_logged: Callable[[int], None] = ignore_logged
         self._config_node: tuple[str, int] | None = None
-        self._streamed_zxid: int | None = None  # of a tree that is not on disk yet
+        self._last_logged: bytes | None = None  # what was last handed to the log since the tree was loaded
+        self._is_loaded = False  # the tree is what the disk leads to, or grew from it
         self._saving = trio.Lock()
         self._saving_scope: trio.CancelScope | None = None
         self._snapshot_due = trio.Event()
@@ -130,6 +133,7 @@ class Replica:
     def load(self, progress: Progress = ignore_progress) -> None:
         """Bring the tree, fresh or not, to the last transaction on disk. Blocks."""
         started_ms = self.world.clock.now_ms()
+        self._is_loaded = False
         self.stored.reset()
         gc.disable()  # a tree is no garbage, and looking for some while it grows only costs time
         try:
@@ -144,7 +148,8 @@ class Replica:
             gc.freeze()  # what was loaded stays: no collection need look at it again
         finally:
             gc.enable()
-        self._streamed_zxid = None
+        self._is_loaded = True
+        self._last_logged = None
         self._write_config_node()
         stats = self.state.stats
         stats.load_times.add(self.world.clock.now_ms() - started_ms)
@@ -184,6 +189,7 @@ class Replica:
     # -- the log
 
     def log(self, payload: bytes) -> None:
+        self._last_logged = payload
         self.writer.append(payload)
 
     def flush_log(self) -> None:
@@ -220,8 +226,8 @@ class Replica:
             self._snapshot_due.set()
 
     def logged_after(self, zxid: int) -> Iterator[bytes] | None:
-        """Payloads on disk from `zxid` itself on, if the files behind the one that holds it are small beside
-        the newest snapshot, and the log reaches back that far. Blocks."""
+        """Payloads on disk, from the beginning of the file that can hold `zxid`, if the files behind that one
+        are small beside the newest snapshot, and the log reaches back that far. Blocks."""
         factor = self.config.snapshot_size_factor
         if factor < 0:
             return None
@@ -235,7 +241,7 @@ class Replica:
             later_bytes = sum(disk.size(file.path) for file in files[1:])
             if later_bytes > factor * disk.size(newest[0].path):
                 return None
-        return self.txn_log.read_from(zxid)
+        return _until_purged(self.txn_log.read_from(files[0].zxid))
 
     async def truncate(self, zxid: int) -> None:
         """Cut the log back behind `zxid` and load the tree again; a StorageError if we never had it."""
@@ -287,28 +293,51 @@ class Replica:
         return stream_chunks(self.stored.view())
 
     def begin_restore(self) -> "Restoring":
-        """Empty the tree, to be filled from a leader's stream. It is to be saved before it counts."""
+        """Empty the tree, to be filled from a leader's stream; `adopt_snapshot` makes it count."""
+        self._is_loaded = False
         return Restoring(self, self.stored.begin_stream())
 
-    def restored(self, zxid: int) -> None:
-        """The tree is what the leader sent: its end of the log counts, not ours."""
-        self._streamed_zxid = zxid
+    def restored(self) -> None:
+        """The tree is whole, but not on disk."""
         if not self.config.reconfig_enabled:
             self._write_config_node()
 
-    async def save_snapshot(self) -> None:
-        """Write the tree to disk, durably. After a restore, forget whatever lies beyond it."""
-        await self.take_snapshot()
-        if self._streamed_zxid is not None:
-            await self.log_drained()
-            await self.world.snapshot_offload(self._forget_after, self._streamed_zxid)
-            self._streamed_zxid = None
+    async def adopt_snapshot(self) -> None:
+        """The tree came from a leader: make it our history on disk.
 
-    def _forget_after(self, zxid: int) -> None:
-        """The leader knows nothing of later transactions; replayed over its tree they would change it."""
-        self._remove_snapshots_after(self.tree.last_zxid)
-        if next(self.txn_log.read_from(zxid + 1), None) is not None:
-            self.txn_log.truncate_after(zxid)
+        Of our own history, what lies beyond it was never committed: replayed over the tree it would change
+        it. What ends before it would leave a hole. Whenever we are killed, what is on disk is one or the
+        other.
+        """
+        await self.log_drained()
+        await self._give_up_snapshot()
+        offload, zxid = self.world.snapshot_offload, self.tree.last_zxid
+        last_logged = await offload(self._cut_log_after, zxid)
+        await self.take_snapshot()
+        await offload(self._remove_snapshots_after, zxid)
+        if last_logged != zxid:
+            await offload(self._remove_before, zxid)
+        self._is_loaded = True
+        self._last_logged = None
+
+    def _cut_log_after(self, zxid: int) -> int | None:
+        """What is left of the log ends where?"""
+        if not list_logs(self.world.disk, self.dirs.log_dir):
+            return None
+        return self.txn_log.truncate_after(zxid)
+
+    def _remove_before(self, zxid: int) -> None:
+        """Remove what does not lead up to the snapshot just taken."""
+        disk, dirs = self.world.disk, self.dirs
+        for snapshot in list_snapshots(disk, dirs.snap_dir):
+            if snapshot.zxid < zxid:
+                log.info("snapshot_removed", file=str(snapshot.path), followed_by=hex(zxid))
+                disk.unlink(snapshot.path)
+        disk.sync_directory(dirs.snap_dir)
+        for file in list_logs(disk, dirs.log_dir):
+            log.info("log_removed", file=str(file.path), followed_by=hex(zxid))
+            disk.unlink(file.path)
+        disk.sync_directory(dirs.log_dir)
 
     async def reload(self) -> None:
         """Throw the tree away and load it from disk: what was in memory is not to be trusted."""
@@ -345,8 +374,9 @@ class Replica:
         pipeline.close_ownerless()
         return LeaderSeat(self, pipeline)
 
-    def learn(self, upstream: Upstream, mode: str = FOLLOWER) -> LearnerSeat:
+    def learn(self, upstream: Upstream, *, is_observer: bool) -> LearnerSeat:
         """Serve as follower or observer."""
+        mode = OBSERVER if is_observer else FOLLOWER
         pipeline = LearningPipeline(self.state, self.stored, self._new_sessions(), upstream, mode)
         self._assume(pipeline)
         return LearnerSeat(self, pipeline)
@@ -361,14 +391,12 @@ class Replica:
         self._assume(NotServingPipeline(self.state, self._new_sessions()))
         self._on_logged = ignore_logged
         await self.log_drained()
-        if self._streamed_zxid is not None:
-            await self.reload()  # it was never complete, or never saved
-            return
-        unapplied = await self.world.snapshot_offload(self._logged_unapplied)
-        if unapplied:
+        if not self._is_loaded:
+            await self.reload()
+        elif self._last_logged is not None and zxid_of(self._last_logged) > self.tree.last_zxid:
             await self._give_up_snapshot()
-        for payload in unapplied:
-            self.stored.replay(payload)
+            for payload in await self.world.snapshot_offload(self._logged_unapplied):
+                self.stored.replay(payload)
 
     def _logged_unapplied(self) -> list[bytes]:
         return list(self.txn_log.read_from(self.tree.last_zxid + 1))
@@ -448,7 +476,7 @@ class Replica:
         while True:
             await self._snapshot_due.wait()
             self._snapshot_due = trio.Event()
-            if self.pipeline.is_serving:
+            if self.pipeline.is_serving and not self.pipeline.is_read_only:
                 with trio.CancelScope() as self._saving_scope:
                     await self.take_snapshot()
                 self._saving_scope = None
@@ -524,7 +552,15 @@ class Restoring:
 
     def finish(self, zxid: int) -> None:
         self._stream.finish(zxid)
-        self._replica.restored(zxid)
+        self._replica.restored()
+
+
+def _until_purged(payloads: Iterator[bytes]) -> Iterator[bytes]:
+    """Old files may be removed while somebody reads on and on: then there is no more."""
+    try:
+        yield from payloads
+    except FileNotFoundError:
+        return
 
 
 def ignore_logged(count: int) -> None:

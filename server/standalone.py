@@ -20,6 +20,8 @@ STANDALONE_SERVER_ID = 1
 class Standalone(Replica):
     """One server that orders its own writes."""
 
+    keeps_committed = False
+
     @classmethod
     def start(cls, config: ServerConfig, world: World, progress: Progress = ignore_progress) -> Self:
         """Read the data directory and be ready to serve. Blocks, and may take long."""

@@ -13,13 +13,13 @@ One zxid for each voter is enough to know (2): a voter logs and acks in the orde
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import attrs
 
 from quorum.quorum_verifiers import QuorumVerifier
 
-_FOR_EVER = 1 << 63
+FOR_EVER = 1 << 63
 
 
 @attrs.define
@@ -28,7 +28,7 @@ class Rule:
 
     verifier: QuorumVerifier
     since: int
-    until: int = _FOR_EVER
+    until: int = FOR_EVER
 
 
 class Broadcast:
@@ -59,9 +59,14 @@ class Broadcast:
         """A server is gone; when it comes back it acks anew."""
         self._acked.pop(server_id, None)
 
-    def commit(self) -> list[bytes]:
-        """The payloads that can be committed now, oldest first."""
-        reached = self._committable()
+    @property
+    def logged(self) -> Mapping[int, int]:
+        """By server that is here: how far its log on disk reaches."""
+        return self._acked
+
+    def commit(self, up_to: int = FOR_EVER) -> list[bytes]:
+        """The payloads that can be committed now, oldest first; none after `up_to`."""
+        reached = min(up_to, self._committable())
         committed: list[bytes] = []
         while self.last_committed < reached:
             self.last_committed += 1

@@ -137,9 +137,13 @@ def _is_relative(host: str) -> bool:
     return address.is_unspecified or address.is_loopback
 
 
+def is_reconfiguration(payload: bytes) -> bool:
+    return payload[TXN_HEADER_BYTES - 4 : TXN_HEADER_BYTES] == _RECONFIG
+
+
 def config_in(payload: bytes) -> Ensemble | None:
     """The configuration that a transaction proposes, if it is one that does. Raises PeerError."""
-    if payload[TXN_HEADER_BYTES - 4 : TXN_HEADER_BYTES] != _RECONFIG:
+    if not is_reconfiguration(payload):
         return None
     try:
         data = decode(SetDataTxn, payload, TXN_HEADER_BYTES)[0].data
@@ -160,10 +164,15 @@ def designated_leader(
     proposed, for the rest is lost; of equals the lowest id. If no other voter has the configuration at all,
     the leader is alone with itself, and begins anew at its new address.
     """
-    if leader in now.voters and _addresses(leader, before) == _addresses(leader, now):
+    if keeps_leading(leader, before, now):
         return leader
     others = sorted(sid for sid in now.voters if sid != leader and logged.get(sid, 0) >= zxid)
     return max(others, key=lambda sid: logged[sid], default=leader)
+
+
+def keeps_leading(leader: int, before: Ensemble, now: Ensemble) -> bool:
+    """Whether it is still a voter, and its followers find it where they are connected."""
+    return leader in now.voters and _addresses(leader, before) == _addresses(leader, now)
 
 
 @attrs.frozen
@@ -186,7 +195,7 @@ def departure_after(
     if designated is not None:
         is_major = has_changed_role or designated != leader
         return Departure(designated) if is_major else None
-    stays = leader in before.voters & now.voters and _addresses(leader, before) == _addresses(leader, now)
+    stays = leader in before.voters and keeps_leading(leader, before, now)
     return Departure(None) if has_changed_role or not stays else None
 
 

@@ -2,6 +2,8 @@
 
 import attrs
 
+from quorum.reconfiguration import ReconfigRules
+
 
 @attrs.frozen(kw_only=True)
 class PeerSettings:
@@ -13,6 +15,7 @@ class PeerSettings:
     connect_limit_s: float  # to connect alone: connectToLearnerMasterLimit, or initLimit
     data_bytes_max: int  # of a packet: jute.maxbuffer and what is allowed above it
     reconfig_enabled: bool = False
+    reconfig: ReconfigRules = attrs.field(factory=ReconfigRules)
     force_snapshot_sync: bool = False
     observer_delay_s: float = 0.2  # before an observer that lost its leader looks for another
     observer_logs: bool = True  # syncEnabled

@@ -80,9 +80,13 @@ class _Peer:
     last_sent: bytes | None = None
     has_news: trio.Event = attrs.field(factory=trio.Event)  # set with `waiting`
     link: trio.CancelScope | None = None  # of the one connection in use
-    is_dialled: bool = False
+    dialling: trio.CancelScope | None = None  # of the one dial under way
     knocked_at: float = -math.inf  # when we knocked there
     called_from: Sequence[Endpoint] = ()  # where it asked to be dialled back
+
+    def take_call(self) -> Sequence[Endpoint]:
+        called_from, self.called_from = self.called_from, ()
+        return called_from
 
 
 class ElectionLinks:
@@ -133,7 +137,7 @@ class ElectionLinks:
 
     def _forget_stranger(self, peer: _Peer) -> None:
         """Of a server that is not listed nothing is kept beyond its connection."""
-        if peer.sid not in self._addresses and peer.link is None and not peer.is_dialled:
+        if peer.sid not in self._addresses and peer.link is None and peer.dialling is None:
             self._peers.pop(peer.sid, None)
 
     # -- out
@@ -142,8 +146,8 @@ class ElectionLinks:
         is_waiting_for_call = (
             peer.sid > self._my_id and trio.current_time() < peer.knocked_at + KNOCK_PATIENCE_S
         )
-        if peer.link is None and not peer.is_dialled and not is_waiting_for_call:
-            peer.is_dialled = True
+        if peer.link is None and peer.dialling is None and not is_waiting_for_call:
+            peer.dialling = trio.CancelScope()
             self._wanted[peer.sid] = peer
             self._is_wanting.set()
 
@@ -157,11 +161,14 @@ class ElectionLinks:
                     dials.start_soon(self._dial, peer)
 
     async def _dial(self, peer: _Peer) -> None:
-        called_from, peer.called_from = peer.called_from, ()
-        stream = await self._reach(peer.sid, [*called_from, *self._endpoints(peer.sid)])
-        peer.is_dialled = False
+        assert peer.dialling is not None
+        endpoints = [*peer.take_call(), *self._endpoints(peer.sid)]
+        stream: trio.abc.Stream | None = None
+        with peer.dialling:
+            stream = await self._reach(peer.sid, endpoints)
+        peer.dialling = None
         if stream is None:
-            if peer.called_from:  # it called while our dial was failing: it is there now
+            if peer.called_from:  # it called meanwhile: it is there now
                 self._want(peer)
             else:
                 self._listener.dial_failed(peer.sid)
@@ -278,6 +285,8 @@ class ElectionLinks:
         peer = self._peer(sid)
         _drop_link(peer)  # it would not call if it had one
         peer.called_from = called_from
+        if peer.dialling is not None:
+            peer.dialling.cancel()
         self._want(peer)
 
     def _sid_in(self, initiation: Initiation) -> int:
@@ -326,13 +335,13 @@ class ElectionLinks:
                     if not message:
                         raise FrameError("an empty frame")
                     self._listener.received(peer.sid, message)
-                data = await stream.receive_some(CHUNK_BYTES)
+                data = bytes(await stream.receive_some(CHUNK_BYTES))
                 if not data:
                     break
         except (FrameError, *_BROKEN) as error:
             reason = str(error) or "it broke"
         if peer.link is scope:
-            log.info("election_link_lost", server=peer.sid, reason=reason)
+            log.info("election_link_lost", server=peer.sid, address=_address_of(stream), reason=reason)
         scope.cancel()
 
 

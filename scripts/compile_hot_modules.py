@@ -26,6 +26,7 @@ PACKAGES = ("jute", "persistence", "quorum", "server")
 HOT_MODULES = (
     "persistence/log_format.py",
     "server/apply_txn.py",
+    "server/client_fronts.py",
     "server/client_protocol.py",
     "server/client_sessions.py",
     "server/data_tree.py",

@@ -5,8 +5,8 @@ it waits on an epoll set, then drains every socket that is ready, then sends wha
 prototype, with 50 synchronous readers: 2.06 times the throughput of the original, against 0.70 for a task
 and a stream per connection.
 
-`PlainFront` is that task. Where there is no epoll, `StreamFront` serves each connection in a task of its
-own; it drives the same conversations over any Trio stream.
+`PlainFront` is that task. Where there is no epoll, the front in stream_front.py serves each connection in a
+task of its own; it drives the same conversations over any Trio stream.
 """
 
 import errno
@@ -30,8 +30,7 @@ from server.pipeline import Pipeline
 
 log = structlog.get_logger()
 
-_RECEIVE_BYTES: Final = 64 * 1024
-_SEND_BYTES: Final = 256 * 1024  # of a stream: a client that takes so many is alive
+RECEIVE_BYTES: Final = 64 * 1024
 _ACCEPTS_PER_BATCH: Final = 256
 _EVENTS_PER_BATCH: Final = 1024
 _BATCHES_IN_A_ROW: Final = 4  # before other tasks get their turn
@@ -136,7 +135,7 @@ class Peer:
     def receive(self) -> None:
         connection = self.connection
         try:
-            data = self.sock.recv(_RECEIVE_BYTES)
+            data = self.sock.recv(RECEIVE_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -380,131 +379,3 @@ def _reset(sock: socket.socket) -> None:
     with suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
     sock.close()
-
-
-class StreamPeer:
-    """One Trio stream and the conversation it carries; the handle of that conversation."""
-
-    def __init__(self, front: "StreamFront", stream: trio.abc.Stream, address: str, port: int) -> None:
-        self._front = front
-        self._stream = stream
-        self._has_output = trio.Event()
-        self._may_read = trio.Event()
-        self._conversation = trio.CancelScope()
-        self.connection = ClientConnection(front.pipeline, self, address, port)
-
-    def wants_flush(self) -> None:
-        self._has_output.set()
-        if self.connection.is_cut_off:  # it may be stuck in a send that never ends
-            self._conversation.cancel()
-
-    def resume_reading(self) -> None:
-        self._may_read.set()
-
-    async def run(self) -> None:
-        """Receive and send until one of the two ends the conversation."""
-        try:
-            with self._conversation:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._send_all)
-                    await self._receive_all()
-                    self._conversation.cancel()
-        except* (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # the client is gone
-
-    async def _receive_all(self) -> None:
-        connection = self.connection
-        while True:
-            while connection.is_paused:
-                self._may_read = trio.Event()
-                await self._may_read.wait()
-            data = await self._stream.receive_some(_RECEIVE_BYTES)
-            if not data:
-                return
-            self._front.received(connection, bytes(data))
-
-    async def _send_all(self) -> None:
-        connection, pipeline = self.connection, self._front.pipeline
-        while True:
-            await self._has_output.wait()
-            self._has_output = trio.Event()
-            connection.is_flush_wanted = False
-            pipeline.stats.packets_sent += len(connection.out)
-            connection.sent_count += len(connection.out)
-            data = b"".join(connection.out)
-            connection.out.clear()
-            for start in range(0, len(data), _SEND_BYTES):
-                await self._stream.send_all(data[start : start + _SEND_BYTES])
-                connection.flushed(len(data) - min(start + _SEND_BYTES, len(data)))
-            pipeline.stats.bytes_sent += len(data)
-            if connection.closes_after_flush and not connection.out:
-                self._conversation.cancel()
-                return
-            connection.flushed(0)
-            self._front.end_batch()
-
-
-class StreamFront:
-    """A task for each connection, over any Trio stream: for systems without epoll, and for tests."""
-
-    def __init__(self, pipeline: Pipeline, limits: FrontLimits, clock: Clock) -> None:
-        self.pipeline = pipeline
-        self.limits = limits
-        self._clock = clock
-        self.peers: set[StreamPeer] = set()
-
-    @property
-    def connections(self) -> Iterable[ClientConnection]:
-        return (peer.connection for peer in self.peers)
-
-    async def run(self, listener: socket.socket) -> None:
-        """Serve a listening socket until cancelled."""
-        listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(listener))]
-        await trio.serve_listeners(self._serve_socket, listeners)
-
-    async def _serve_socket(self, stream: trio.SocketStream) -> None:
-        try:
-            address = stream.socket.getpeername()
-        except OSError:
-            return  # gone before we looked
-        await self.serve(stream, client_address(address), address[1])
-
-    async def serve(self, stream: trio.abc.Stream, address: str, port: int) -> None:
-        """Carry on one conversation, to its end."""
-        self.pipeline.begin_batch(self._clock.now_ms(), self._clock.wall_ms())
-        same = sum(peer.connection.address == address for peer in self.peers)
-        if not admits(self.limits, self.pipeline, address, same, len(self.peers)):
-            await trio.aclose_forcefully(stream)
-            return
-        peer = StreamPeer(self, stream, address, port)
-        self.peers.add(peer)
-        try:
-            await peer.run()
-        finally:
-            self.peers.discard(peer)
-            peer.connection.lost()
-            self.pipeline.stats.connections_dropped += 1
-            await trio.aclose_forcefully(stream)
-
-    def received(self, connection: ClientConnection, data: bytes) -> None:
-        """A batch of its own: there is no telling which other streams are ready."""
-        self.pipeline.begin_batch(self._clock.now_ms(), self._clock.wall_ms())
-        self.pipeline.stats.bytes_received += len(data)
-        connection.received(data)
-        self.end_batch()
-
-    def end_batch(self) -> None:
-        self.pipeline.resume_paused()
-        self.pipeline.end_batch(self._clock.now_ms())
-
-    def flush(self) -> None:
-        """Every connection's own task sends; one that cannot, because its client does not read, is noticed
-        here."""
-        for peer in list(self.peers):
-            peer.connection.cut_off_if_overrun()
-
-    def close_idle(self) -> None:
-        for peer in list(self.peers):
-            if is_idle(peer.connection, self.limits, self.pipeline.now_ms):
-                self.pipeline.stats.connections_idle += 1
-                peer.connection.close()

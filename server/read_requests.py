@@ -11,7 +11,9 @@ because a text that needs normalising cannot be the name of a node.
 
 from collections.abc import Callable, Collection
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from librt.strings import read_i32_be
 
 from jute.client_records import (
     AddWatchRequest,
@@ -39,23 +41,24 @@ if TYPE_CHECKING:
 
 ReadFunction = Callable[["ClientConnection", bytes, int, int], bytes]
 
-_INT = Struct(">i")
-_MULTI_HEADER = Struct(">i?i")
-_MULTI_ERROR = Struct(">i?ii")
-_MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
-_READ = int(Perms.READ)
-_LONG_ACL_BYTES = 1024
+_INT: Final = Struct(">i")
+_MULTI_HEADER: Final = Struct(">i?i")
+_MULTI_ERROR: Final = Struct(">i?ii")
+_MULTI_END: Final = _MULTI_HEADER.pack(-1, True, -1)
+_READ: Final = int(Perms.READ)
+_LONG_ACL_BYTES: Final = 1024
 # One frame can ask for the same large node tens of thousands of times. No client takes replies of this size.
-_MULTI_READ_BYTES_MAX = 64 << 20
-_JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what String.trim takes off
-_NULL_PATH = b"null"  # may be watched, though nothing ever happens there; this is how Java shows it
+_MULTI_READ_BYTES_MAX: Final = 64 << 20
+_JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # what String.trim takes off
+_NULL_PATH: Final = b"null"  # may be watched, though nothing ever happens there; this is how Java shows it
 
 
 def _path_and_watch(data: bytes, at: int, end: int) -> tuple[bytes, bool]:
     """The body of exists, getData and getChildren."""
     if at + 5 > end:
         raise DecodeError("the request is too short")
-    path_end = at + 4 + _INT.unpack_from(data, at)[0]
+    length: int = read_i32_be(data, at)
+    path_end = at + 4 + length
     if not at + 4 <= path_end < end:
         raise DecodeError("the path is missing or longer than the request")
     return data[at + 4 : path_end], data[path_end] != 0
@@ -269,7 +272,7 @@ def _read_result(conn: "ClientConnection", type_: int, asked: bytes) -> bytes:
     return _MULTI_HEADER.pack(type_, False, 0) + body
 
 
-READS: dict[int, ReadFunction] = {
+READS: Final[dict[int, ReadFunction]] = {
     int(OpCode.GET_DATA): get_data,
     int(OpCode.EXISTS): exists,
     int(OpCode.GET_CHILDREN2): get_children2,

@@ -16,7 +16,7 @@ from persistence.disk import RealDisk
 from persistence.errors import StorageError
 from persistence.offload import WorkerThread
 from server import VERSION
-from server.client_fronts import FrontLimits, PlainFront, StreamFront
+from server.client_fronts import FrontLimits, PlainFront
 from server.clock import SystemClock
 from server.config import LoadedConfig, ServerConfig
 from server.four_letter_words import FourLetterWords
@@ -24,6 +24,7 @@ from server.host_facts import RealHost
 from server.loading_progress import loading_progress
 from server.metrics import MetricsReader
 from server.standalone import Standalone
+from server.stream_front import StreamFront
 from server.world import World
 
 log = structlog.get_logger()

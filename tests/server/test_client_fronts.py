@@ -11,10 +11,11 @@ import trio
 from jute.client_records import Acl, ConnectRequest, CreateRequest, GetDataRequest, Id
 from jute.opcodes import OpCode
 from jute.record import encode
-from server.client_fronts import FrontLimits, PlainFront, StreamFront, client_address
+from server.client_fronts import FrontLimits, PlainFront, client_address
 from server.client_protocol import OUT_PAUSE_BYTES
 from server.clock import SystemClock
 from server.pipeline import Pipeline
+from server.stream_front import StreamFront
 from tests.server.one_server import OneServer
 
 FRONTS = [PlainFront, StreamFront]

@@ -36,11 +36,12 @@ from jute.errors import AuthFailed, InvalidAcl, MarshallingError
 from jute.opcodes import AddWatchMode, CreateMode, OpCode, Perms
 from jute.record import encode
 from server.acls import ENTRIES_MAX, IDS_MAX, AccessRules, AclVector
-from server.client_fronts import FrontLimits, Peer, PlainFront, StreamFront
+from server.client_fronts import FrontLimits, Peer, PlainFront
 from server.client_protocol import CLOSED, EVENTS_MAX_BYTES, OUT_PAUSE_BYTES
 from server.clock import SystemClock
 from server.data_tree import node_digest
 from server.pipeline import Limits
+from server.stream_front import StreamFront
 from tests.persistence.memory_disk import MemoryDisk
 from tests.server.one_server import Client, OneServer
 from tests.server.test_standalone import Talk, running

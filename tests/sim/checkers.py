@@ -1,0 +1,430 @@
+"""What must hold, whatever breaks: watched from outside the servers.
+
+Servers are seen at four points (observed.py): what they log, what they apply, when one begins to lead, and
+what their trees are at the end. Clients tell what they sent and what came back. From this follows the one
+history, and everything else is held against it:
+
+  one order         a zxid means the same transaction on every server, for ever, and none is left out
+  one leader        no two servers lead in the same epoch
+  nothing lost      whoever begins to lead has all that was committed; what a client was told is part of it
+  right decisions   a transaction is what the request calls for in the state before it, or its proper error
+  exactly once      the requests of a connection become transactions in order, none twice, none left out
+  real time         a write is ordered behind all that was acknowledged before it was asked for; so is a sync,
+                    within an epoch (a leader that was deposed without knowing may still answer one, as the
+                    original's does)
+  exact reads       an answer is what the history makes of its zxid: data, children, and every field of a Stat
+  no way back       the zxids a session sees never fall, wherever it reconnects
+  watches           an event is the first thing that happened to what is watched, it comes once, and before
+                    any answer that shows its effect
+  sessions          expire when nobody was heard for their timeout, not before; ephemerals go with them
+  equal trees       once all is quiet, every server has the tree that the history makes
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NoReturn
+
+import attrs
+
+from jute.client_records import (
+    CheckVersionRequest,
+    CreateRequest,
+    DeleteRequest,
+    SetDataRequest,
+)
+from jute.errors import (
+    BadVersion,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+    SessionMoved,
+    UnknownSession,
+)
+from jute.opcodes import CreateMode, OpCode
+from jute.txn_records import CreateSessionTxn, CreateTxn, DeleteTxn, ErrorTxn, MultiTxn, SetDataTxn, TxnRecord
+from persistence.log_format import zxid_of
+from tests.sim.model import Entry, History, Node, follows, parent_of, parts_of
+
+Operation = CreateRequest | SetDataRequest | DeleteRequest | CheckVersionRequest
+SESSION_ERRORS = (SessionExpired.code, SessionMoved.code, UnknownSession.code)
+
+
+class Violation(AssertionError):
+    """Something that must never happen has happened."""
+
+
+@attrs.define(eq=False)
+class Conversation:
+    """One connection of a client: the writes it sent, in order, and how many of them became transactions."""
+
+    client: str
+    session_id: int
+    writes: list["Request"] = attrs.field(factory=list)
+    ordered: int = 0
+
+
+@attrs.define(eq=False)
+class Request:
+    """What a client asked for."""
+
+    xid: int
+    op: int
+    operations: tuple[Operation, ...]  # of a write: one, or those of a multi
+    path: str
+    is_watching: bool
+    asked_at: float
+    floor: int  # the highest zxid acknowledged to anybody before this was sent
+    conversation: Conversation
+    entry: Entry | None = None
+
+
+@attrs.define
+class SeenSession:
+    """What the clients know of a session."""
+
+    created_zxid: int
+    timeout_ms: int
+    client: str
+    last_heard_at: float  # sent then, and answered
+    told_expired_at: float | None = None
+    closed_by_client: bool = False
+
+
+class Checker:
+    def __init__(self, now: Callable[[], float], on_violation: Callable[[], None]) -> None:
+        self.history = History()
+        self.violations: list[str] = []
+        self.acked_zxid = 0  # the highest of any acknowledged write
+        self.acked_count = 0
+        self.stale_syncs = 0
+        self.leaders: dict[int, str] = {}  # by epoch
+        self.logged: dict[int, bytes] = {}  # by zxid: what any server ever logged under it
+        self.logged_at: dict[int, float] = {}
+        self.requests: dict[tuple[int, int], Request] = {}  # by session and xid
+        self.seen_sessions: dict[int, SeenSession] = {}
+        self.disturbed_at = 0.0  # when anything was last done to hosts, disks or links
+        self.is_disturbed = False
+        self.applied_zxid: dict[str, int] = {}
+        self._digest: int | None = None
+        self._now = now
+        self._on_violation = on_violation
+
+    def fail(self, what: str) -> NoReturn:
+        self.note(what)
+        raise Violation(what)
+
+    def note(self, what: str) -> None:
+        """A violation found where nothing may be raised."""
+        self.violations.append(f"at {self._now():.3f} s: {what}")
+        self._on_violation()
+
+    # -- servers
+
+    def server_logged(self, server: str, payloads: Iterable[bytes]) -> None:
+        for payload in payloads:
+            zxid = zxid_of(payload)
+            known = self.logged.setdefault(zxid, payload)
+            self.logged_at.setdefault(zxid, self._now())
+            if known != payload:
+                self.note(f"{server} logs another transaction under 0x{zxid:x} than was logged before")
+
+    def server_leads(self, server: str, epoch: int, last_zxid: int, logged: Iterable[bytes]) -> None:
+        """A server begins to order transactions. `logged` is what its log holds behind our history."""
+        leader = self.leaders.setdefault(epoch, server)
+        if leader != server:
+            self.note(f"{server} leads in epoch {epoch}, and so did {leader}")
+        if last_zxid < self.history.last_zxid:
+            self.note(
+                f"{server} leads from 0x{last_zxid:x} on, but 0x{self.history.last_zxid:x} was committed"
+            )
+        for payload in logged:
+            if zxid_of(payload) <= last_zxid:
+                self._commit(server, payload)
+
+    def server_applied(self, server: str, payload: bytes) -> None:
+        zxid = zxid_of(payload)
+        if zxid > self.history.last_zxid:
+            self._commit(server, payload)
+        elif zxid not in self.history.entries:
+            self.note(f"{server} applies 0x{zxid:x}, which is no part of the history")
+        elif self.history.entries[zxid].payload != payload:
+            self.note(f"{server} applies 0x{zxid:x} with another content than was committed")
+        before = self.applied_zxid.get(server)
+        if before is not None and not follows(before, zxid):
+            self.note(f"{server} applies 0x{zxid:x} after 0x{before:x}")
+        self.applied_zxid[server] = zxid
+
+    def server_restarts_from(self, server: str, zxid: int | None) -> None:
+        """Its tree was replaced: what it applies next follows this, if that is known."""
+        if zxid is None:
+            self.applied_zxid.pop(server, None)
+        else:
+            self.applied_zxid[server] = zxid
+
+    def _commit(self, server: str, payload: bytes) -> None:
+        zxid = zxid_of(payload)
+        if not follows(self.history.last_zxid, zxid):
+            self.note(f"{server} commits 0x{zxid:x} after 0x{self.history.last_zxid:x}")
+        before = self.history.last_zxid
+        entry = self.history.append(payload)
+        self._check_session(entry)
+        self._check_request(entry, before)
+
+    def _check_session(self, entry: Entry) -> None:
+        session_id, is_create = entry.header.client_id, isinstance(entry.record, CreateSessionTxn)
+        session = self.history.sessions.get(session_id)
+        if entry.header.type == OpCode.CLOSE_SESSION:
+            if session is not None and session.closed_zxid == entry.zxid and entry.header.cxid == 0:
+                self._check_expiry(entry, session.timeout_ms)
+        elif not is_create and session_id and not entry.error:
+            if session is None:
+                self.note(f"0x{entry.zxid:x} is of session 0x{session_id:x}, which was never created")
+            elif session.closed_zxid is not None:
+                self.note(f"0x{entry.zxid:x} is of session 0x{session_id:x}, which was closed before")
+
+    def _check_expiry(self, entry: Entry, timeout_ms: int) -> None:
+        """Nobody was heard for the whole timeout, as far as that can be told from here."""
+        seen = self.seen_sessions.get(entry.header.client_id)
+        expired_at = self.logged_at.get(entry.zxid, self._now())
+        if seen is None or self.is_disturbed or self.disturbed_at > expired_at - 2 * timeout_ms / 1000:
+            return
+        if seen.last_heard_at > expired_at - timeout_ms / 1000:
+            self.note(
+                f"session 0x{entry.header.client_id:x} of {seen.client} expires "
+                f"{expired_at - seen.last_heard_at:.3f} s after it was heard, its timeout is {timeout_ms} ms"
+            )
+
+    # -- requests and what became of them
+
+    def asked(self, request: Request) -> None:
+        conversation = request.conversation
+        if request.operations or request.op == OpCode.CLOSE_SESSION:
+            conversation.writes.append(request)
+            self.requests[conversation.session_id, request.xid] = request
+
+    def _check_request(self, entry: Entry, zxid_before: int) -> None:
+        request = self.requests.get((entry.header.client_id, entry.header.cxid))
+        if request is None:
+            if entry.header.cxid:
+                self.note(f"0x{entry.zxid:x} answers a request that nobody sent: {entry.header}")
+            return
+        if request.entry is not None:
+            self.note(f"0x{entry.zxid:x} does again what 0x{request.entry.zxid:x} did: {request}")
+        request.entry = entry
+        if entry.zxid <= request.floor:
+            self.note(f"0x{entry.zxid:x} was asked for when 0x{request.floor:x} was already acknowledged")
+        conversation = request.conversation
+        if conversation.writes[conversation.ordered] is not request:
+            left_out = conversation.writes[conversation.ordered]
+            self.note(f"0x{entry.zxid:x} has xid {request.xid}, but xid {left_out.xid} came before it")
+        conversation.ordered = conversation.writes.index(request) + 1
+        if request.operations and entry.error not in SESSION_ERRORS:
+            problem = judge(self.history, request, entry, zxid_before)
+            if problem:
+                self.note(
+                    f"0x{entry.zxid:x}: {problem}; asked for: {request.operations}, got: {entry.record}"
+                )
+
+    def write_acknowledged(self, request: Request, zxid: int, error: int) -> Entry:
+        entry = self.history.entries.get(zxid)
+        if entry is None:
+            self.fail(f"a client was told of 0x{zxid:x}, which is no part of the history: {request}")
+        if entry is not request.entry:
+            self.fail(f"a client was told that 0x{zxid:x} answers its request, which is another's: {request}")
+        if error != entry.error:
+            self.fail(f"a client was told {error} of 0x{zxid:x}, whose result is {entry.error}")
+        self.acked_zxid = max(self.acked_zxid, zxid)
+        self.acked_count += 1
+        return entry
+
+    def sync_answered(self, request: Request, zxid: int) -> None:
+        if zxid >= request.floor:
+            return
+        if zxid >> 32 == request.floor >> 32:
+            self.fail(f"a sync ended at 0x{zxid:x}, 0x{request.floor:x} was acknowledged before it was sent")
+        self.stale_syncs += 1
+
+    def session_opened(self, client: str, session_id: int, timeout_ms: int, sent_at: float) -> None:
+        record = self.history.sessions.get(session_id)
+        if record is None:
+            self.fail(f"{client} was given session 0x{session_id:x}, which is no part of the history")
+        seen = self.seen_sessions.get(session_id)
+        if seen is None or seen.created_zxid != record.created_zxid:  # a clock set back may repeat an id
+            seen = self.seen_sessions[session_id] = SeenSession(
+                record.created_zxid, timeout_ms, client, sent_at
+            )
+        if seen.client != client:
+            self.fail(f"session 0x{session_id:x} of {seen.client} was given to {client}")
+        seen.timeout_ms = timeout_ms
+        seen.last_heard_at = max(seen.last_heard_at, sent_at)
+
+    def session_heard(self, session_id: int, sent_at: float) -> None:
+        seen = self.seen_sessions[session_id]
+        seen.last_heard_at = max(seen.last_heard_at, sent_at)
+
+    # -- the end
+
+    def check_end(self, now: float, slack_s: float) -> None:
+        """Once all is quiet: sessions that nobody uses are gone, those in use are not."""
+        for session_id, seen in self.seen_sessions.items():
+            record = self.history.sessions[session_id]
+            silent_s = now - seen.last_heard_at
+            if record.closed_zxid is None and silent_s > seen.timeout_ms / 1000 + slack_s:
+                self.note(f"session 0x{session_id:x} lives on {silent_s:.1f} s after its client was heard")
+
+    def check_tree(self, server: str, last_zxid: int, nodes: dict[str, Node], digest: int) -> None:
+        """A server's tree, without what is under /zookeeper, is the one the history makes."""
+        if self._digest is None:
+            self._digest = digest
+        if digest != self._digest:
+            self.note(f"{server} has digest {digest:x}, others have {self._digest:x}")
+        if last_zxid >> 32 == self.history.last_zxid >> 32 and last_zxid != self.history.last_zxid:
+            self.note(f"{server} stands at 0x{last_zxid:x}, the history at 0x{self.history.last_zxid:x}")
+        expected = self.history.existing(self.history.last_zxid)
+        for path in sorted(expected.keys() | nodes.keys()):
+            if path != "/" and expected.get(path) != nodes.get(path):
+                self.note(f"{server} has at {path} {nodes.get(path)}, expected was {expected.get(path)}")
+                return
+
+
+def judge(history: History, request: Request, entry: Entry, before: int) -> str | None:
+    """Is this transaction what the request calls for in the state before it? If not, why."""
+    record = entry.record
+    if request.op != OpCode.MULTI:
+        return _judge_one(history, request.operations[0], record, before, {}, entry)
+    if not isinstance(record, MultiTxn):
+        return "not a multi"
+    overlay: dict[str, Node | None] = {}
+    parts = [part for _, part in parts_of(record)]
+    if len(parts) != len(request.operations):
+        return "a multi with another number of parts"
+    failed = next((i for i, part in enumerate(parts) if isinstance(part, ErrorTxn) and part.err), None)
+    for operation, part in list(zip(request.operations, parts, strict=True))[
+        : None if failed is None else failed
+    ]:
+        if failed is None:
+            problem = _judge_one(history, operation, part, before, overlay, entry)
+            if problem:
+                return problem
+        else:
+            errors = _errors(history, operation, before, overlay)
+            if errors:
+                return f"a part before the one that failed should have failed with {errors}"
+            _overlay(history, operation, before, overlay, entry)
+    if failed is not None:
+        return _judge_one(history, request.operations[failed], parts[failed], before, overlay, entry)
+    return None
+
+
+def _judge_one(
+    history: History,
+    operation: Operation,
+    record: TxnRecord | None,
+    before: int,
+    overlay: dict[str, Node | None],
+    entry: Entry,
+) -> str | None:
+    errors = _errors(history, operation, before, overlay)
+    if isinstance(record, ErrorTxn):
+        return None if record.err in errors else f"error {record.err}, right would be {errors or 'none'}"
+    if errors:
+        return f"should have failed with {errors}"
+    problem = _compare(history, operation, record, before, overlay)
+    _overlay(history, operation, before, overlay, entry)
+    return problem
+
+
+def _look(history: History, path: str, before: int, overlay: dict[str, Node | None]) -> Node | None:
+    return overlay[path] if path in overlay else history.node(path, before)
+
+
+def _errors(
+    history: History, operation: Operation, before: int, overlay: dict[str, Node | None]
+) -> list[int]:
+    """Every error that would be right. Most requests have one mistake at a time."""
+    path = operation.path or ""
+    if isinstance(operation, CreateRequest):
+        parent = _look(history, parent_of(path), before, overlay)
+        if parent is None:
+            return [NoNode.code]
+        errors = [NoChildrenForEphemerals.code] if parent.owner else []
+        if (
+            not CreateMode(operation.flags).is_sequential
+            and _look(history, path, before, overlay) is not None
+        ):
+            errors.append(NodeExists.code)
+        return errors
+    node = _look(history, path, before, overlay)
+    if node is None:
+        return [NoNode.code]
+    errors = [BadVersion.code] if operation.version not in (-1, node.version) else []
+    if isinstance(operation, DeleteRequest) and node.children:
+        errors.append(NotEmpty.code)
+    return errors
+
+
+def _path_made(
+    history: History, operation: CreateRequest, before: int, overlay: dict[str, Node | None]
+) -> str:
+    path = operation.path or ""
+    if not CreateMode(operation.flags).is_sequential:
+        return path
+    parent = _look(history, parent_of(path), before, overlay)
+    assert parent is not None
+    return f"{path}{parent.creates:010d}"
+
+
+def _compare(
+    history: History,
+    operation: Operation,
+    record: TxnRecord | None,
+    before: int,
+    overlay: dict[str, Node | None],
+) -> str | None:
+    match operation, record:
+        case CreateRequest(), CreateTxn(path, data, _, is_ephemeral, _):
+            expected = _path_made(history, operation, before, overlay)
+            if (path, data or b"") != (expected, operation.data or b""):
+                return f"creates {path}, expected was {expected}"
+            if is_ephemeral != CreateMode(operation.flags).is_ephemeral:
+                return "is ephemeral, or is not, against what was asked"
+        case SetDataRequest(), SetDataTxn(path, data, version):
+            node = _look(history, operation.path or "", before, overlay)
+            assert node is not None
+            if (path, data or b"", version) != (operation.path, operation.data or b"", node.version + 1):
+                return "sets something else"
+        case DeleteRequest(), DeleteTxn(path):
+            if path != operation.path:
+                return "deletes something else"
+        case CheckVersionRequest(), _:
+            pass
+        case _:
+            return "does something else"
+    return None
+
+
+def _overlay(
+    history: History, operation: Operation, before: int, overlay: dict[str, Node | None], entry: Entry
+) -> None:
+    """What the operations behind this one in the same multi find."""
+    path = operation.path or ""
+    zxid = entry.zxid
+    if isinstance(operation, CreateRequest):
+        path = _path_made(history, operation, before, overlay)
+        owner = entry.header.client_id if CreateMode(operation.flags).is_ephemeral else 0
+        overlay[path] = Node(operation.data or b"", zxid, zxid, 0, 0, 0, owner, zxid, 0, frozenset())
+        parent = _look(history, parent_of(path), before, overlay)
+        assert parent is not None
+        children = parent.children | {path.rpartition("/")[2]}
+        overlay[parent_of(path)] = attrs.evolve(parent, creates=parent.creates + 1, children=children)
+    elif isinstance(operation, SetDataRequest):
+        node = _look(history, path, before, overlay)
+        assert node is not None
+        overlay[path] = attrs.evolve(node, version=node.version + 1)
+    elif isinstance(operation, DeleteRequest):
+        overlay[path] = None
+        parent = _look(history, parent_of(path), before, overlay)
+        assert parent is not None
+        children = parent.children - {path.rpartition("/")[2]}
+        overlay[parent_of(path)] = attrs.evolve(parent, children=children)

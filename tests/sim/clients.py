@@ -1,0 +1,426 @@
+"""Simulated clients: they speak the real protocol, go from server to server, and believe nothing.
+
+Each is one task. It keeps a session as a client library does (pings, another server when one is silent or
+gone, its id, password and last zxid shown again, its watches set again) and now and then does what a library
+does not: it falls silent until it expires, or cuts its connection with requests under way. Every answer is
+held against the model (checkers.py) the moment it arrives.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from random import Random
+from struct import Struct, pack
+
+import attrs
+import trio
+
+from jute.client_records import (
+    Acl,
+    CheckVersionRequest,
+    ConnectRequest,
+    ConnectResponse,
+    CreateRequest,
+    CreateResponse,
+    DeleteRequest,
+    ExistsRequest,
+    ExistsResponse,
+    GetChildren2Request,
+    GetChildren2Response,
+    GetDataRequest,
+    GetDataResponse,
+    Id,
+    SetDataRequest,
+    SetDataResponse,
+    SetWatches,
+    SyncRequest,
+    WatcherEvent,
+)
+from jute.errors import NoNode
+from jute.framing import FrameBuffer, frame
+from jute.opcodes import NOTIFICATION_XID, PING_XID, SET_WATCHES_XID, CreateMode, EventType, OpCode
+from jute.record import decode, encode
+from jute.txn_records import CreateTxn
+from tests.sim.checkers import Checker, Conversation, Operation, Request
+from tests.sim.model import parent_of
+from tests.sim.network import HostNetwork, VirtualStream
+from tests.sim.watch_book import WatchBook
+
+CLIENT_PORT = 2181
+XIDS_EACH = 1_000_000
+OPEN = (Acl(31, Id("world", "anyone")),)
+_HEADER = Struct(">iqi")
+_MULTI_END = pack(">i?i", -1, True, -1)
+
+
+@attrs.frozen(kw_only=True)
+class Habits:
+    """What a client does how often. Chances are for each thing it does."""
+
+    think_s: float = 0.1
+    pipelined_max: int = 3
+    timeout_ms: int = 10_000
+    writes: float = 0.5
+    watches: float = 0.3
+    multis: float = 0.1
+    syncs: float = 0.05
+    ephemerals: float = 0.3
+    sequences: float = 0.2
+    falls_silent: float = 0.002
+    moves: float = 0.01
+    cuts_off: float = 0.005
+    ends_session: float = 0.005
+
+
+class Client:
+    def __init__(
+        self,
+        name: str,
+        network: HostNetwork,
+        servers: list[str],
+        checker: Checker,
+        chance: Random,
+        habits: Habits,
+        counts: Counter[str],
+        trace: Callable[[str, str], None],
+    ) -> None:
+        self.name = name
+        self.is_stopping = False
+        self.last_ack_at = 0.0
+        self._network = network
+        self._servers = servers
+        self._checker = checker
+        self._chance = chance
+        self._habits = habits
+        self._counts = counts
+        self._trace = trace
+        self._xid = int(name[1:]) * XIDS_EACH  # so that no two clients' requests can be mistaken
+        self._new_session()
+        self._conversation = Conversation(name, 0)
+        self._in_flight: deque[Request] = deque()
+        self._pings: deque[float] = deque()
+        self._frames = FrameBuffer(1 << 24)
+
+    def _new_session(self) -> None:
+        self.session_id = 0
+        self._password = bytes(16)
+        self._timeout_ms = self._habits.timeout_ms
+        self._last_zxid = 0
+        self._watches = WatchBook(self._checker)
+
+    # -- connections
+
+    async def run(self) -> None:
+        while True:
+            server = self._chance.choice(self._servers)
+            stream = await self._dial(server)
+            if stream is None:
+                await trio.sleep(self._chance.uniform(0.05, 0.5))
+                continue
+            try:
+                if await self._shake_hands(stream, server):
+                    await self._converse(stream)
+            except trio.BrokenResourceError:
+                self._counts["connections_broken"] += 1
+            await stream.aclose()
+            if self.is_stopping and not self.session_id:
+                return
+
+    async def _dial(self, server: str) -> VirtualStream | None:
+        try:
+            with trio.fail_after(self._timeout_ms / 3000):
+                return await self._network.dial(server, CLIENT_PORT)
+        except (OSError, trio.TooSlowError):
+            return None
+
+    async def _shake_hands(self, stream: VirtualStream, server: str) -> bool:
+        sent_at = trio.current_time()
+        self._frames = FrameBuffer(1 << 24)
+        hello = ConnectRequest(0, self._last_zxid, self._habits.timeout_ms, self.session_id, self._password)
+        await stream.send_all(frame(encode(hello) + b"\0"))
+        answer = await self._next_frame(stream, sent_at + self._timeout_ms / 1000)
+        if answer is None:
+            self._counts["handshakes_refused"] += 1
+            return False
+        response, _ = decode(ConnectResponse, answer)
+        if response.timeout_ms <= 0:
+            self._expired()
+            return False
+        if self.session_id not in (0, response.session_id):
+            self._checker.fail(f"{self.name} asked for 0x{self.session_id:x}, got {response}")
+        self._trace(self.name, f"session 0x{response.session_id:x} at {server}")
+        self.session_id, self._password = response.session_id, response.passwd or b""
+        self._timeout_ms = response.timeout_ms
+        self._checker.session_opened(self.name, self.session_id, response.timeout_ms, sent_at)
+        self._conversation = Conversation(self.name, self.session_id)
+        self._in_flight.clear()
+        self._pings.clear()
+        return True
+
+    def _expired(self) -> None:
+        self._counts["sessions_expired"] += 1
+        self._trace(self.name, f"session 0x{self.session_id:x} is told to be expired")
+        seen = self._checker.seen_sessions.get(self.session_id)
+        if seen is not None:
+            seen.told_expired_at = trio.current_time()
+        self._new_session()
+
+    async def _next_frame(self, stream: VirtualStream, deadline: float) -> bytes | None:
+        while True:
+            found = self._frames.next_frame()
+            if found is not None:
+                return found
+            data = await stream.receive_before(deadline)
+            if not data:
+                return None
+            self._frames.feed(data)
+
+    async def _converse(self, stream: VirtualStream) -> None:
+        """Ask and listen until the connection ends or nothing is heard for too long."""
+        habits, chance = self._habits, self._chance
+        now = heard_at = trio.current_time()
+        if self._watches:
+            await self._send(stream, [(SET_WATCHES_XID, OpCode.SET_WATCHES, self._watches_again())])
+        act_at = now + chance.expovariate(1 / habits.think_s)
+        while True:
+            ping_at = heard_at + self._timeout_ms / 3000
+            give_up_at = heard_at + self._timeout_ms / 1500
+            deadline = min(act_at, give_up_at, ping_at if not self._pings else give_up_at)
+            data = await stream.receive_before(deadline)
+            now = trio.current_time()
+            if data == b"":
+                return
+            if data is not None:
+                heard_at = now
+                if not self._take(data):
+                    return
+            elif now >= give_up_at:
+                return
+            if now >= ping_at and not self._pings:
+                self._pings.append(now)
+                await self._send(stream, [(PING_XID, OpCode.PING, b"")])
+            if now >= act_at and len(self._in_flight) < habits.pipelined_max:
+                if not await self._act(stream):
+                    return
+                act_at = now + chance.expovariate(1 / habits.think_s)
+            elif now >= act_at:
+                act_at = give_up_at  # busy: what is under way comes first
+
+    async def _act(self, stream: VirtualStream) -> bool:
+        """Do something; returns whether to stay."""
+        habits, chance = self._habits, self._chance
+        if self.is_stopping or chance.random() < habits.ends_session:
+            await self._ask(stream, [self._request(OpCode.CLOSE_SESSION, "", ())], [b""])
+            return True
+        dice = chance.random()
+        if dice < habits.falls_silent:
+            self._counts["clients_silent"] += 1
+            await trio.sleep(self._timeout_ms / 1000 * chance.uniform(0.3, 2.5))
+            return False
+        if dice < habits.falls_silent + habits.moves:
+            return False
+        requests, bodies = [], []
+        for _ in range(chance.randint(1, habits.pipelined_max - len(self._in_flight))):
+            request, body = self._draw_request()
+            requests.append(request)
+            bodies.append(body)
+        await self._ask(stream, requests, bodies)
+        return chance.random() >= habits.cuts_off
+
+    async def _ask(self, stream: VirtualStream, requests: list[Request], bodies: list[bytes]) -> None:
+        self._in_flight.extend(requests)
+        for request in requests:
+            self._checker.asked(request)
+        await self._send(
+            stream, [(each.xid, each.op, body) for each, body in zip(requests, bodies, strict=True)]
+        )
+
+    async def _send(self, stream: VirtualStream, frames: list[tuple[int, int, bytes]]) -> None:
+        await stream.send_all(b"".join(frame(pack(">ii", xid, op) + body) for xid, op, body in frames))
+
+    # -- requests
+
+    def _request(
+        self, op: int, path: str, operations: tuple[Operation, ...], is_watching: bool = False
+    ) -> Request:
+        self._xid += 1
+        return Request(
+            self._xid,
+            op,
+            operations,
+            path,
+            is_watching,
+            trio.current_time(),
+            self._checker.acked_zxid,
+            self._conversation,
+        )
+
+    def _draw_request(self) -> tuple[Request, bytes]:
+        habits, chance = self._habits, self._chance
+        dice = chance.random()
+        if dice < habits.syncs:
+            return self._request(OpCode.SYNC, "/", ()), encode(SyncRequest("/"))
+        if dice < habits.syncs + habits.multis:
+            operations = tuple(self._draw_write() for _ in range(chance.randint(1, 4)))
+            return self._request(OpCode.MULTI, "", operations), _encode_multi(operations)
+        if dice < habits.syncs + habits.multis + habits.writes:
+            operation = self._draw_write()
+            if isinstance(operation, CheckVersionRequest):
+                operation = DeleteRequest(operation.path, operation.version)
+            return self._request(_OP_OF[type(operation)], operation.path or "", (operation,)), encode(
+                operation
+            )
+        path, is_watching = self._draw_path(), chance.random() < habits.watches
+        op, record = chance.choice(
+            [
+                (OpCode.GET_DATA, GetDataRequest(path, is_watching)),
+                (OpCode.EXISTS, ExistsRequest(path, is_watching)),
+                (OpCode.GET_CHILDREN2, GetChildren2Request(path, is_watching)),
+            ]
+        )
+        return self._request(op, path, (), is_watching), encode(record)
+
+    def _draw_path(self) -> str:
+        top = f"/n{self._chance.randrange(4)}"
+        return top if self._chance.random() < 0.4 else f"{top}/c{self._chance.randrange(5)}"
+
+    def _draw_write(self) -> Operation:
+        chance = self._chance
+        path = self._draw_path()
+        version = -1 if chance.random() < 0.7 else chance.randrange(4)
+        match chance.randrange(8):
+            case 0 | 1 | 2:
+                return self._draw_create(path)
+            case 3 | 4 | 5:
+                return SetDataRequest(path, self._draw_data(), version)
+            case 6:
+                return DeleteRequest(self._draw_victim(path), version)
+            case _:
+                return CheckVersionRequest(path, version)
+
+    def _draw_create(self, path: str) -> CreateRequest:
+        is_ephemeral = path.count("/") > 1 and self._chance.random() < self._habits.ephemerals
+        is_sequential = path.count("/") > 1 and self._chance.random() < self._habits.sequences
+        mode = CreateMode((CreateMode.EPHEMERAL if is_ephemeral else 0) + (2 if is_sequential else 0))
+        if is_sequential:
+            path = f"{parent_of(path)}/s"
+        return CreateRequest(path, self._draw_data(), OPEN, mode)
+
+    def _draw_victim(self, path: str) -> str:
+        """Often one that is there; sequential nodes would pile up otherwise."""
+        parent = path if path.count("/") == 1 else parent_of(path)
+        node = self._checker.history.node(parent, self._checker.history.last_zxid)
+        if node is not None and node.children and self._chance.random() < 0.6:
+            return f"{parent}/{self._chance.choice(sorted(node.children))}"
+        return path
+
+    def _draw_data(self) -> bytes:
+        size = self._chance.choice((0, 8, 8, 30, 700))
+        return (b"%d %s " % (self._xid, self.name.encode()) * size)[:size]
+
+    # -- answers
+
+    def _take(self, data: bytes) -> bool:
+        """Look at all that arrived; returns whether the session goes on."""
+        self._frames.feed(data)
+        while (message := self._frames.next_frame()) is not None:
+            xid, zxid, err = _HEADER.unpack_from(message)
+            body = message[16:]
+            if xid == NOTIFICATION_XID:
+                event, _ = decode(WatcherEvent, body)
+                self._counts["events"] += 1
+                self._watches.told(self.name, EventType(event.type), event.path or "", zxid)
+                continue
+            self._see(zxid)
+            if xid == PING_XID:
+                self._checker.session_heard(self.session_id, self._pings.popleft())
+            elif xid == SET_WATCHES_XID:
+                self._watches.set_again(self.name, zxid)
+            else:
+                self._answered(xid, zxid, err, body)
+                if not self.session_id:
+                    return False
+        return True
+
+    def _see(self, zxid: int) -> None:
+        if zxid < self._last_zxid:
+            self._checker.fail(f"{self.name} saw 0x{self._last_zxid:x}, then 0x{zxid:x}")
+        if zxid > self._last_zxid:
+            self._last_zxid = zxid
+            self._watches.check_none_missed(self.name, zxid)
+
+    def _answered(self, xid: int, zxid: int, err: int, body: bytes) -> None:
+        if not self._in_flight or self._in_flight[0].xid != xid:
+            self._checker.fail(f"{self.name} got an answer to {xid}, in flight are {self._in_flight}")
+        request = self._in_flight.popleft()
+        self.last_ack_at = trio.current_time()
+        self._counts["answers"] += 1
+        self._checker.session_heard(self.session_id, request.asked_at)
+        if request.op == OpCode.SYNC:
+            self._checker.sync_answered(request, zxid)
+        elif request.operations or request.op == OpCode.CLOSE_SESSION:
+            self._write_answered(request, zxid, err, body)
+        else:
+            self._read_answered(request, zxid, err, body)
+
+    def _write_answered(self, request: Request, zxid: int, err: int, body: bytes) -> None:
+        entry = self._checker.write_acknowledged(request, zxid, err)
+        self._counts["writes_acked" if not err else "writes_refused"] += 1
+        if request.op == OpCode.CLOSE_SESSION and not err:
+            self._checker.seen_sessions[self.session_id].closed_by_client = True
+            self._counts["sessions_closed"] += 1
+            self._new_session()
+        elif err or request.op in (OpCode.DELETE, OpCode.MULTI):
+            return
+        elif request.op == OpCode.CREATE:
+            assert isinstance(entry.record, CreateTxn)
+            self._expect(request, zxid, decode(CreateResponse, body)[0], CreateResponse(entry.record.path))
+        elif request.op == OpCode.SET_DATA:
+            node = self._checker.history.node(request.path, zxid)
+            assert node is not None
+            self._expect(request, zxid, decode(SetDataResponse, body)[0], SetDataResponse(node.stat()))
+
+    def _read_answered(self, request: Request, zxid: int, err: int, body: bytes) -> None:
+        node = self._checker.history.node(request.path, zxid)
+        self._expect(request, zxid, err, 0 if node is not None else NoNode.code)
+        if node is None:
+            if request.op == OpCode.EXISTS and request.is_watching:
+                self._watches.watch_missing(request.path, zxid)
+            return
+        if request.op == OpCode.GET_DATA:
+            expected: object = GetDataResponse(node.data, node.stat())
+            got: object = decode(GetDataResponse, body)[0]
+        elif request.op == OpCode.EXISTS:
+            expected, got = ExistsResponse(node.stat()), decode(ExistsResponse, body)[0]
+        else:
+            expected = GetChildren2Response(tuple(sorted(node.children)), node.stat())
+            listed = decode(GetChildren2Response, body)[0]
+            got = GetChildren2Response(tuple(sorted(filter(None, listed.children or ()))), listed.stat)
+        self._expect(request, zxid, got, expected)
+        if request.is_watching:
+            if request.op == OpCode.GET_CHILDREN2:
+                self._watches.watch_children(request.path, zxid)
+            else:
+                self._watches.watch_data(request.path, zxid)
+
+    def _expect(self, request: Request, zxid: int, got: object, expected: object) -> None:
+        if got != expected:
+            self._checker.fail(
+                f"{self.name} was answered {got} at 0x{zxid:x}, expected was {expected}; asked: {request}"
+            )
+
+    def _watches_again(self) -> bytes:
+        data, missing, children = self._watches.renew(self._last_zxid)
+        return encode(SetWatches(self._last_zxid, data, missing, children))
+
+
+_OP_OF: dict[type, OpCode] = {
+    CreateRequest: OpCode.CREATE,
+    SetDataRequest: OpCode.SET_DATA,
+    DeleteRequest: OpCode.DELETE,
+    CheckVersionRequest: OpCode.CHECK,
+}
+
+
+def _encode_multi(operations: tuple[Operation, ...]) -> bytes:
+    parts = [pack(">i?i", _OP_OF[type(each)], False, -1) + encode(each) for each in operations]
+    return b"".join(parts) + _MULTI_END

@@ -1,0 +1,245 @@
+"""What goes wrong, and when: a schedule drawn from the seed, which mends everything at its end.
+
+Each kind of fault is a method that does the harm and arranges for its end; `run` picks one now and then.
+"""
+
+import errno
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+import trio
+
+from tests.sim.checkers import Checker
+from tests.sim.machines import Machine
+from tests.sim.network import VirtualNetwork
+from tests.sim.scenario import Scenario
+
+
+class Faults:
+    """`leader` names the machine that leads at present, if any."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        machines: list[Machine],
+        clients: list[str],
+        network: VirtualNetwork,
+        checker: Checker,
+        chance: Random,
+        counts: Counter[str],
+        trace: Callable[[str, str], None],
+        leader: Callable[[], Machine | None],
+    ) -> None:
+        self._scenario = scenario
+        self._machines = machines
+        self._hosts = [machine.name for machine in machines] + clients
+        self._network = network
+        self._checker = checker
+        self._chance = chance
+        self._counts = counts
+        self._trace = trace
+        self._leader = leader
+        self._mending: dict[int, Callable[[], None]] = {}
+        self._sequence = 0
+
+    async def run(self, until: float) -> None:
+        """Do harm until then, and undo all of it."""
+        every_s, names = self._scenario.fault_every_s, self._scenario.faults
+        while trio.current_time() < until:
+            await trio.sleep(self._chance.expovariate(1 / every_s))
+            if trio.current_time() < until:
+                name = self._chance.choice(names)
+                self._disturb()
+                self._counts[f"fault {name}"] += 1
+                getattr(self, f"_{name}")()
+        self._mend_all()
+
+    def _mend_all(self) -> None:
+        self._trace("faults", "are over")
+        for sequence in list(self._mending):
+            self._mend(sequence)
+        for machine in self._machines:
+            machine.disk.mend()
+            machine.disk.die_after = None
+            machine.start()
+        self._disturb()
+
+    async def watch_over(self) -> None:
+        """Whoever runs these machines starts one again that has been down for long, for whatever reason."""
+        patience_s = 8 * self._tick_s() + 2
+        while True:
+            await trio.sleep(patience_s / 4)
+            for machine in self._machines:
+                if not machine.is_up and trio.current_time() - machine.down_since > patience_s:
+                    self._disturb()
+                    machine.start()
+
+    # -- scheduling
+
+    def _disturb(self) -> None:
+        self._checker.disturbed_at = trio.current_time()
+        self._checker.is_disturbed = bool(self._mending)
+
+    def _undo_later(self, shortest_s: float, longest_s: float, undo: Callable[[], None]) -> None:
+        self._sequence += 1
+        sequence = self._sequence
+        self._mending[sequence] = undo
+        self._checker.is_disturbed = True
+        delay = self._chance.uniform(shortest_s, longest_s)
+        self._network.clock.call_later(delay, lambda: self._mend(sequence))
+
+    def _mend(self, sequence: int) -> None:
+        undo = self._mending.pop(sequence, None)
+        if undo is not None:
+            undo()
+            self._disturb()
+
+    # -- victims
+
+    def _victim(self) -> Machine:
+        leader = self._leader()
+        if leader is not None and self._chance.random() < self._scenario.leader_bias:
+            return leader
+        return self._chance.choice(self._machines)
+
+    def _tick_s(self) -> float:
+        return self._scenario.tick_ms / 1000
+
+    # -- processes and machines
+
+    def _go_down(self, machine: Machine, *, with_machine: bool) -> None:
+        machine.kill(with_machine=with_machine)
+        self._undo_later(0.05, 6 * self._tick_s() + 1, machine.start)
+
+    def _kill(self) -> None:
+        self._go_down(self._victim(), with_machine=False)
+
+    def _power_loss(self) -> None:
+        self._go_down(self._victim(), with_machine=True)
+
+    def _kill_all(self) -> None:
+        self._several(with_machine=False)
+
+    def _power_loss_all(self) -> None:
+        self._several(with_machine=True)
+
+    def _several(self, *, with_machine: bool) -> None:
+        """All of them, or some, at the same moment."""
+        count = self._chance.choice((len(self._machines), self._chance.randint(1, len(self._machines))))
+        for machine in self._chance.sample(self._machines, count):
+            self._go_down(machine, with_machine=with_machine)
+
+    def _crash_in_disk(self) -> None:
+        machine = self._victim()
+        machine.kill_at_disk_operation(self._chance.randrange(30), with_machine=self._chance.random() < 0.5)
+        self._undo_later(0.5, 6 * self._tick_s() + 1, machine.start)
+
+    def _pause(self) -> None:
+        machine = self._victim()
+        if machine.is_up and not machine.is_paused:
+            boots = machine.boots
+            machine.pause()
+
+            def resume() -> None:
+                if machine.boots == boots and machine.is_up:
+                    machine.resume()
+
+            self._undo_later(0.05, 12 * self._tick_s(), resume)
+
+    # -- the network
+
+    def _partition(self) -> None:
+        """Two sides that do not reach each other; clients are on either, or see both."""
+        side = [host for host in self._hosts if self._chance.random() < 0.5]
+        other = [host for host in self._hosts if host not in side and self._chance.random() < 0.9]
+        self._trace("faults", f"{side} do not reach {other}")
+        pairs = [(a, b) for a in side for b in other]
+        self._cut(pairs + [(b, a) for a, b in pairs])
+
+    def _isolate(self) -> None:
+        machine = self._victim()
+        others = [other.name for other in self._machines if other is not machine]
+        self._trace("faults", f"{machine.name} is alone")
+        self._cut([(machine.name, name) for name in others] + [(name, machine.name) for name in others])
+
+    def _one_way_cut(self) -> None:
+        source, target = self._two_hosts()
+        self._trace("faults", f"{source} does not reach {target}")
+        self._cut([(source, target)])
+
+    def _two_hosts(self) -> tuple[str, str]:
+        first = self._victim().name
+        second = self._chance.choice([host for host in self._hosts if host != first])
+        return (first, second) if self._chance.random() < 0.5 else (second, first)
+
+    def _cut(self, pairs: list[tuple[str, str]]) -> None:
+        for pair in pairs:
+            self._network.cut(*pair)
+
+        def restore() -> None:
+            self._trace("faults", "a cut is mended")
+            for pair in pairs:
+                self._network.restore(*pair)
+
+        self._undo_later(0.1, 15 * self._tick_s(), restore)
+
+    def _slow_link(self) -> None:
+        source, target = self._two_hosts()
+        link = self._network.link(source, target)
+        link.slowness = self._chance.uniform(2, max(4, 3 * self._tick_s() / link.delay_s))
+
+        def restore() -> None:
+            link.slowness = 1.0
+
+        self._undo_later(0.1, 15 * self._tick_s(), restore)
+
+    def _reset(self) -> None:
+        connections = self._network.connections()
+        for connection in self._chance.sample(connections, min(len(connections), self._chance.randint(1, 3))):
+            match self._chance.randrange(3):
+                case 0:
+                    connection.reset()
+                case 1:
+                    connection.reset(connection.dialled)
+                case _:
+                    connection.reset(connection.accepted)
+
+    def _silence(self) -> None:
+        """Nothing arrives, until the systems at both ends give the connection up."""
+        connections = self._network.connections()
+        if connections:
+            connection = self._chance.choice(connections)
+            connection.silence()
+            self._undo_later(0.5, 20 * self._tick_s(), connection.reset)
+
+    # -- disks and clocks
+
+    def _disk_error(self) -> None:
+        operation = self._chance.choice(("write_at", "sync", "sync", "create", "rename", "sync_directory"))
+        self._fail(operation, errno.EIO)
+
+    def _disk_full(self) -> None:
+        self._fail(self._chance.choice(("write_at", "grow", "create")), errno.ENOSPC)
+
+    def _fail(self, operation: str, code: int) -> None:
+        machine = self._victim()
+        machine.disk.failing[operation] = code
+
+        def mend() -> None:
+            machine.disk.failing.pop(operation, None)
+            machine.start()
+
+        self._undo_later(0.2, 6 * self._tick_s() + 1, mend)
+
+    def _slow_disk(self) -> None:
+        disk = self._victim().disk
+        disk.stall_s = self._chance.choice((0.02, 0.2, 2 * self._tick_s()))
+
+        def mend() -> None:
+            disk.stall_s = 0.0
+
+        self._undo_later(0.2, 10 * self._tick_s(), mend)
+
+    def _clock_step(self) -> None:
+        self._victim().clock.wall_offset_ms += self._chance.choice((-1, 1)) * self._chance.randint(1, 10**7)

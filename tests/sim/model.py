@@ -1,0 +1,246 @@
+"""What ought to have happened: the one history of transactions, and the tree it makes, at every zxid.
+
+The model knows nothing of the servers' own code but the layout of a transaction. It keeps every version of
+every node, so that an answer which claims to be of some zxid, however old, can be held against exactly that.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import attrs
+
+from jute.client_records import Stat
+from jute.opcodes import EventType, OpCode
+from jute.txn_records import (
+    CloseSessionTxn,
+    CreateSessionTxn,
+    CreateTxn,
+    DeleteTxn,
+    ErrorTxn,
+    MultiTxn,
+    SetDataTxn,
+    TxnHeader,
+    TxnRecord,
+    decode_txn,
+    decode_txn_record,
+)
+
+
+@attrs.frozen
+class Node:
+    """A znode between two changes."""
+
+    data: bytes
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    owner: int
+    pzxid: int
+    creates: int  # children ever created
+    children: frozenset[str]
+
+    def stat(self) -> Stat:
+        return Stat(
+            self.czxid,
+            self.mzxid,
+            self.ctime,
+            self.mtime,
+            self.version,
+            2 * self.creates - len(self.children),
+            0,
+            self.owner,
+            len(self.data),
+            len(self.children),
+            self.pzxid,
+        )
+
+
+@attrs.define
+class SessionRecord:
+    id: int
+    timeout_ms: int
+    created_zxid: int
+    closed_zxid: int | None = None
+    ephemerals: dict[str, None] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Entry:
+    """One committed transaction."""
+
+    zxid: int
+    payload: bytes
+    header: TxnHeader
+    record: TxnRecord | None
+
+    @property
+    def error(self) -> int:
+        return self.record.err if isinstance(self.record, ErrorTxn) else 0
+
+
+@attrs.define
+class Versions:
+    """All states of one path: from each zxid on, a node or none; and what its watchers were to be told."""
+
+    zxids: list[int] = attrs.field(factory=list)
+    nodes: list[Node | None] = attrs.field(factory=list)
+    data_events: list[tuple[int, EventType]] = attrs.field(factory=list)  # for watches of the node
+    child_events: list[tuple[int, EventType]] = attrs.field(factory=list)  # for watches of its children
+
+    def at(self, zxid: int) -> Node | None:
+        index = bisect_right(self.zxids, zxid)
+        return self.nodes[index - 1] if index else None
+
+    def put(self, zxid: int, node: Node | None) -> None:
+        if self.zxids and self.zxids[-1] == zxid:
+            self.nodes[-1] = node
+        else:
+            self.zxids.append(zxid)
+            self.nodes.append(node)
+
+
+ROOT = Node(b"", 0, 0, 0, 0, 0, 0, 0, 0, frozenset())
+
+
+def parent_of(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def follows(previous: int, zxid: int) -> bool:
+    """Can nothing lie between the two?"""
+    return zxid == previous + 1 or (zxid >> 32 > previous >> 32 and zxid & 0xFFFFFFFF == 1)
+
+
+def parts_of(multi: MultiTxn) -> Iterator[tuple[int, TxnRecord]]:
+    for part in multi.txns or ():
+        yield part.type, decode_txn_record(part.type, part.data or b"")
+
+
+class History:
+    """Grows at its end only."""
+
+    def __init__(self) -> None:
+        self.last_zxid = 0
+        self.entries: dict[int, Entry] = {}  # by zxid, rising
+        self.sessions: dict[int, SessionRecord] = {}
+        self.paths: dict[str, Versions] = {}
+        self._put("/", 0, ROOT)
+
+    def append(self, payload: bytes) -> Entry:
+        header, record, _ = decode_txn(payload)
+        entry = Entry(header.zxid, payload, header, record)
+        self.entries[header.zxid] = entry
+        self._apply(header, record)
+        self.last_zxid = header.zxid
+        return entry
+
+    def node(self, path: str, zxid: int) -> Node | None:
+        versions = self.paths.get(path)
+        return None if versions is None else versions.at(zxid)
+
+    def existing(self, zxid: int) -> dict[str, Node]:
+        """The whole tree as of a zxid."""
+        nodes = {path: versions.at(zxid) for path, versions in self.paths.items()}
+        return {path: node for path, node in nodes.items() if node is not None}
+
+    def data_event_after(self, path: str, zxid: int) -> tuple[int, EventType] | None:
+        return _first_after(self.paths[path].data_events if path in self.paths else [], zxid)
+
+    def child_event_after(self, path: str, zxid: int) -> tuple[int, EventType] | None:
+        return _first_after(self.paths[path].child_events if path in self.paths else [], zxid)
+
+    # -- changes
+
+    def _apply(self, header: TxnHeader, record: TxnRecord | None) -> None:
+        match record:
+            case CreateSessionTxn(timeout_ms):
+                self.sessions[header.client_id] = SessionRecord(header.client_id, timeout_ms, header.zxid)
+            case None | CloseSessionTxn() if header.type == OpCode.CLOSE_SESSION:
+                self._close_session(header)
+            case MultiTxn():
+                parts = list(parts_of(record))
+                if not any(isinstance(part, ErrorTxn) for _, part in parts):
+                    for _, part in parts:
+                        self._apply_one(header, part)
+            case _:
+                self._apply_one(header, record)
+
+    def _apply_one(self, header: TxnHeader, record: TxnRecord | None) -> None:
+        match record:
+            case CreateTxn(path, data, _, is_ephemeral, parent_cversion):
+                assert path is not None
+                self._create(header, path, data or b"", is_ephemeral, parent_cversion)
+            case DeleteTxn(path):
+                assert path is not None
+                self._delete(path, header.zxid)
+            case SetDataTxn(path, data, version):
+                assert path is not None
+                node = self.node(path, header.zxid)
+                if node is not None:
+                    self._put(
+                        path,
+                        header.zxid,
+                        attrs.evolve(
+                            node, data=data or b"", version=version, mzxid=header.zxid, mtime=header.time
+                        ),
+                    )
+                    self.paths[path].data_events.append((header.zxid, EventType.NODE_DATA_CHANGED))
+
+    def _create(
+        self, header: TxnHeader, path: str, data: bytes, is_ephemeral: bool, parent_cversion: int
+    ) -> None:
+        zxid, owner = header.zxid, header.client_id if is_ephemeral else 0
+        parent = self.node(parent_of(path), zxid)
+        if parent is None or self.node(path, zxid) is not None:
+            return  # whoever checks transactions says so
+        name = path.rpartition("/")[2]
+        self._put(
+            parent_of(path),
+            zxid,
+            attrs.evolve(
+                parent,
+                creates=max(parent.creates, parent_cversion),
+                pzxid=zxid,
+                children=parent.children | {name},
+            ),
+        )
+        self._put(
+            path, zxid, Node(data, zxid, zxid, header.time, header.time, 0, owner, zxid, 0, frozenset())
+        )
+        if owner and owner in self.sessions:
+            self.sessions[owner].ephemerals[path] = None
+        self.paths[path].data_events.append((zxid, EventType.NODE_CREATED))
+        self.paths[parent_of(path)].child_events.append((zxid, EventType.NODE_CHILDREN_CHANGED))
+
+    def _delete(self, path: str, zxid: int) -> None:
+        node = self.node(path, zxid)
+        if node is None:
+            return
+        parent = self.node(parent_of(path), zxid)
+        assert parent is not None
+        name = path.rpartition("/")[2]
+        self._put(parent_of(path), zxid, attrs.evolve(parent, pzxid=zxid, children=parent.children - {name}))
+        self._put(path, zxid, None)
+        if node.owner in self.sessions:
+            self.sessions[node.owner].ephemerals.pop(path, None)
+        self.paths[path].data_events.append((zxid, EventType.NODE_DELETED))
+        self.paths[path].child_events.append((zxid, EventType.NODE_DELETED))
+        self.paths[parent_of(path)].child_events.append((zxid, EventType.NODE_CHILDREN_CHANGED))
+
+    def _close_session(self, header: TxnHeader) -> None:
+        session = self.sessions.get(header.client_id)
+        if session is None or session.closed_zxid is not None:
+            return
+        session.closed_zxid = header.zxid
+        for path in list(session.ephemerals):
+            self._delete(path, header.zxid)
+
+    def _put(self, path: str, zxid: int, node: Node | None) -> None:
+        self.paths.setdefault(path, Versions()).put(zxid, node)
+
+
+def _first_after(events: list[tuple[int, EventType]], zxid: int) -> tuple[int, EventType] | None:
+    index = bisect_right(events, zxid, key=lambda event: event[0])
+    return events[index] if index < len(events) else None

@@ -1,0 +1,473 @@
+"""A virtual network: hosts by name, and streams between them that fail as TCP's do.
+
+    bytes of a connection arrive in order, later than they were sent, and cut anywhere
+    a cut link        one way or both: what is sent waits, as TCP's retransmissions do, until the link is
+                      whole again; who dials waits as well
+    a reset           both ends fail, at once or as soon as the news arrives; what was under way is lost
+    a silent peer     nothing arrives any more, and nobody says so
+    a dead process    its system closes its connections; what had been sent still arrives
+    a dead machine    is silent; once it is up again, it resets connections it does not know
+
+Every delay comes from the network's own Random and every delivery from the virtual clock, so a seed gives the
+same conversation each time. A stream holds at most WINDOW_BYTES that were not read: then its sender waits.
+"""
+
+import errno
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+
+import attrs
+import trio
+
+from tests.sim.disk import Killed
+from tests.sim.virtual_time import VirtualClock
+
+WINDOW_BYTES = 256 * 1024
+SYN_TIMEOUT_S = 127.0
+RETRANSMISSION_S = (0.05, 0.8)
+
+
+@attrs.define
+class Link:
+    """The way from one host to another; the way back is another link."""
+
+    delay_s: float
+    jitter_s: float
+    slowness: float = 1.0
+    cuts: int = 0  # how many faults cut it at present
+    waiting: list["Pipe"] = attrs.field(factory=list)
+
+    def draw_delay(self, chance: Random) -> float:
+        delay = self.delay_s + self.jitter_s * chance.random()
+        return delay * self.slowness if self.slowness != 1.0 else delay
+
+
+class Pipe:
+    """One direction of a connection."""
+
+    def __init__(self, network: "VirtualNetwork", link: Link, source: str, target: str) -> None:
+        self.network = network
+        self.link = link
+        self.source = source
+        self.target = target
+        self.arrived = bytearray()
+        self.unread_bytes = 0  # sent and not yet read, wherever they are
+        self.held: deque[bytes | None] = deque()  # waits for the link; None is the end
+        self.is_silent = False
+        self.is_broken = False
+        self.is_ended = False  # no more will be sent
+        self.end_arrived = False
+        self.reader: trio.lowlevel.Task | None = None
+        self.is_reader_gone = False
+        self.writers = trio.lowlevel.ParkingLot()
+        self._last_arrival = 0.0
+        self._under_way: list[bytes | None] | None = None  # the latest departure, while more may join it
+        self.on_refused: Callable[[], None] = _nothing  # whom the receiving system tells: nobody reads here
+
+    def send(self, data: bytes | None) -> None:
+        """Send bytes, or the end."""
+        if data is not None:
+            self.unread_bytes += len(data)
+        if self.is_silent:
+            return
+        if self.link.cuts or self.held:
+            self._hold(data)
+            return
+        clock = self.network.clock
+        arrival = max(self._last_arrival, clock.now() + self.link.draw_delay(self.network.chance))
+        if self._under_way is not None and arrival == self._last_arrival:
+            self._under_way.append(data)
+            return
+        self._depart([data], arrival)
+
+    def _depart(self, pieces: list[bytes | None], arrival: float) -> None:
+        self._last_arrival = arrival
+        self._under_way = pieces
+        self.network.clock.call_at(arrival, partial(self._arrive, pieces))
+
+    def _arrive(self, pieces: list[bytes | None]) -> None:
+        if pieces is self._under_way:
+            self._under_way = None
+        if self.is_silent:
+            return
+        if self.link.cuts:
+            for piece in pieces:
+                self._hold(piece)
+            return
+        if self.is_broken or self.is_reader_gone or self.network.is_down(self.target):
+            if pieces != [None]:
+                self.on_refused()
+            return
+        for piece in pieces:
+            if piece is None:
+                self.end_arrived = True
+            else:
+                self.arrived += piece
+        network = self.network
+        network.fingerprint = hash((network.fingerprint, network.clock.now(), len(self.arrived)))
+        self.wake_reader()
+
+    def _hold(self, data: bytes | None) -> None:
+        if not self.held:
+            self.link.waiting.append(self)
+        self.held.append(data)
+
+    def link_restored(self) -> None:
+        pieces = list(self.held)
+        self.held.clear()
+        if pieces and not self.is_broken and not self.is_silent:
+            now = self.network.clock.now()
+            arrival = max(self._last_arrival, now + self.network.chance.uniform(*RETRANSMISSION_S))
+            self._depart(pieces, arrival)
+
+    def wake_reader(self) -> None:
+        reader, self.reader = self.reader, None
+        if reader is not None:
+            trio.lowlevel.reschedule(reader)
+
+    def take(self, size_max: int | None) -> bytes:
+        size = len(self.arrived)
+        if size_max is not None:
+            size = min(size, size_max)
+        if size > 1 and self.network.chance.random() < self.network.cut_anywhere:
+            size = self.network.chance.randint(1, size)
+        data = bytes(self.arrived[:size])
+        del self.arrived[:size]
+        self.unread_bytes -= size
+        if self.writers and self.unread_bytes < WINDOW_BYTES:
+            self.writers.unpark_all()
+        return data
+
+    def fail(self) -> None:
+        self.is_broken = True
+        self.held.clear()
+        self.arrived.clear()
+        self.wake_reader()
+        self.writers.unpark_all()
+
+
+class VirtualStream(trio.abc.HalfCloseableStream):
+    """One end of a connection. Meets what Trio says of streams, except that not every call yields."""
+
+    def __init__(self, connection: "Connection", host: "HostNetwork", outgoing: Pipe, incoming: Pipe) -> None:
+        self.connection = connection
+        self.host = host
+        self.outgoing = outgoing
+        self.incoming = incoming
+        self.is_closed = False
+        self.is_reset = False
+
+    @property
+    def peer_name(self) -> str:
+        return self.outgoing.target
+
+    def _check(self) -> None:
+        self.host.check_alive()
+        if self.is_closed:
+            raise trio.ClosedResourceError("this stream was closed here")
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        self._check()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        pipe = self.outgoing
+        if pipe.is_ended:
+            raise trio.ClosedResourceError("the end was already sent")
+        await self.wait_send_all_might_not_block()
+        if data:
+            pipe.send(bytes(data))
+
+    async def wait_send_all_might_not_block(self) -> None:
+        self._check()
+        pipe = self.outgoing
+        while pipe.unread_bytes >= WINDOW_BYTES and not self.is_reset:
+            await pipe.writers.park()
+            self._check()
+        if self.is_reset:
+            raise trio.BrokenResourceError(errno.ECONNRESET, "reset by peer")
+
+    async def send_eof(self) -> None:
+        self._check()
+        await trio.lowlevel.checkpoint()
+        if not self.outgoing.is_ended:
+            self.outgoing.is_ended = True
+            self.outgoing.send(None)
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        self._check()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        pipe = self.incoming
+        while not pipe.arrived:
+            if self.is_reset:
+                raise trio.BrokenResourceError(errno.ECONNRESET, "reset by peer")
+            if pipe.end_arrived:
+                return b""
+            await self._wait_readable()
+            self._check()
+        return pipe.take(max_bytes)
+
+    async def receive_before(self, deadline: float) -> bytes | None:
+        """The same for a simulated client, or None once it is too late. Costs less than a cancel scope."""
+        clock = self.host.network.clock
+        pipe = self.incoming
+        if not pipe.arrived and not pipe.end_arrived and not self.is_reset:
+            task = trio.lowlevel.current_task()
+            waiting = [task]
+
+            def too_late() -> None:
+                if waiting and pipe.reader is task:
+                    pipe.wake_reader()
+
+            clock.call_at(deadline, too_late)
+            await self._wait_readable()
+            waiting.clear()
+        if pipe.arrived:
+            return pipe.take(None)
+        if self.is_reset or pipe.end_arrived:
+            return b""
+        return None
+
+    async def _wait_readable(self) -> None:
+        pipe = self.incoming
+        if pipe.reader is not None:
+            raise trio.BusyResourceError("another task reads this stream")
+        pipe.reader = trio.lowlevel.current_task()
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            pipe.reader = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def close(self) -> None:
+        """What the system does when a socket is closed, or its process dies."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.connection.closed_by(self)
+
+    async def aclose(self) -> None:
+        if self.host.is_alive:
+            self.close()
+        await trio.lowlevel.checkpoint_if_cancelled()
+
+
+class Connection:
+    """Both ends."""
+
+    def __init__(self, network: "VirtualNetwork", dialler: "HostNetwork", listener: "HostNetwork") -> None:
+        self.network = network
+        there = Pipe(network, network.link(dialler.name, listener.name), dialler.name, listener.name)
+        back = Pipe(network, network.link(listener.name, dialler.name), listener.name, dialler.name)
+        self.dialled = VirtualStream(self, dialler, there, back)
+        self.accepted = VirtualStream(self, listener, back, there)
+        there.on_refused = partial(self._refused, self.dialled)
+        back.on_refused = partial(self._refused, self.accepted)
+        for stream in (self.dialled, self.accepted):
+            stream.host.streams[stream] = None
+
+    def closed_by(self, stream: VirtualStream) -> None:
+        stream.host.streams.pop(stream, None)
+        stream.incoming.is_reader_gone = True
+        stream.incoming.wake_reader()
+        stream.outgoing.writers.unpark_all()
+        if not stream.is_reset and not stream.outgoing.is_ended:
+            stream.outgoing.is_ended = True
+            stream.outgoing.send(None)
+
+    def _refused(self, sender: VirtualStream) -> None:
+        """Something arrived where nobody reads: the system there says so, if there is one."""
+        if sender.is_closed or sender.is_reset:
+            return
+        if self.network.is_down(sender.outgoing.target):
+            sender.outgoing.is_silent = True
+            sender.host.network.unanswered.setdefault(sender.outgoing.target, []).append(sender)
+            return
+        delay = sender.incoming.link.draw_delay(self.network.chance)
+        if not sender.incoming.link.cuts:
+            self.network.clock.call_later(delay, partial(self.reset, sender))
+
+    def reset(self, *ends: VirtualStream) -> None:
+        """These ends learn that the connection is no more."""
+        for end in ends or (self.dialled, self.accepted):
+            end.is_reset = True
+            end.outgoing.fail()
+            end.incoming.fail()
+
+    def silence(self) -> None:
+        """Nothing arrives any more."""
+        self.dialled.outgoing.is_silent = True
+        self.accepted.outgoing.is_silent = True
+
+
+class VirtualListener(trio.abc.Listener[VirtualStream]):
+    def __init__(self, host: "HostNetwork", port: int) -> None:
+        self.host = host
+        self.port = port
+        self._waiting: deque[VirtualStream] = deque()
+        self._acceptors = trio.lowlevel.ParkingLot()
+        self._is_closed = False
+
+    def offer(self, stream: VirtualStream) -> None:
+        self._waiting.append(stream)
+        self._acceptors.unpark()
+
+    async def accept(self) -> VirtualStream:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while not self._waiting:
+            if self._is_closed:
+                raise trio.ClosedResourceError("this listener was closed")
+            self.host.check_alive()
+            await self._acceptors.park()
+        self.host.check_alive()
+        return self._waiting.popleft()
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.host.listeners.pop(self.port, None)
+        self._acceptors.unpark_all()
+        for stream in self._waiting:
+            stream.close()
+        self._waiting.clear()
+
+    async def aclose(self) -> None:
+        self.close()
+        await trio.lowlevel.checkpoint_if_cancelled()
+
+
+class HostNetwork:
+    """The network as one process sees it. Meets quorum.network.Network.
+
+    Once its process is dead, everything raises Killed: whatever that process still does has no effect.
+    """
+
+    def __init__(self, network: "VirtualNetwork", name: str) -> None:
+        self.network = network
+        self.name = name
+        self.is_alive = True
+        self.listeners: dict[int, VirtualListener] = {}
+        self.streams: dict[VirtualStream, None] = {}
+
+    def check_alive(self) -> None:
+        if not self.is_alive:
+            raise Killed
+
+    async def listen(self, host: str | None, port: int) -> Sequence[VirtualListener]:
+        self.check_alive()
+        await trio.lowlevel.checkpoint()
+        if port in self.listeners:
+            raise OSError(errno.EADDRINUSE, f"port {port} of {self.name} is taken")
+        listener = self.listeners[port] = VirtualListener(self, port)
+        return [listener]
+
+    async def dial(self, host: str, port: int) -> VirtualStream:
+        self.check_alive()
+        network = self.network
+        with trio.move_on_after(SYN_TIMEOUT_S):
+            await network.wait_for_way(self.name, host)
+            there, back = network.link(self.name, host), network.link(host, self.name)
+            await trio.sleep(there.draw_delay(network.chance) + back.draw_delay(network.chance))
+            await network.wait_for_way(self.name, host)
+            self.check_alive()
+            return self._connect(network.hosts[host], port)
+        raise TimeoutError(errno.ETIMEDOUT, f"{host} does not answer")
+
+    def _connect(self, target: "HostNetwork", port: int) -> VirtualStream:
+        listener = target.listeners.get(port)
+        if listener is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens on {target.name}:{port}")
+        connection = Connection(self.network, self, target)
+        listener.offer(connection.accepted)
+        return connection.dialled
+
+    def die(self, *, with_machine: bool) -> None:
+        """The process ends without a word; its system says what is to be said, unless it ends as well."""
+        self.is_alive = False
+        for listener in list(self.listeners.values()):
+            listener.close()
+        for stream in list(self.streams):
+            if with_machine:
+                stream.is_closed = True
+                stream.outgoing.is_silent = True
+                stream.incoming.is_reader_gone = True
+            else:
+                stream.close()
+            stream.incoming.wake_reader()
+            stream.outgoing.writers.unpark_all()
+        self.streams.clear()
+
+
+class VirtualNetwork:
+    """All hosts and what connects them."""
+
+    def __init__(self, clock: VirtualClock, chance: Random, *, delay_s: float, jitter_s: float) -> None:
+        self.clock = clock
+        self.chance = chance
+        self.cut_anywhere = 0.05  # how often a receiver gets only a part of what arrived
+        self.fingerprint = 0  # of all deliveries so far: when, and how much
+        self.hosts: dict[str, HostNetwork] = {}
+        self.unanswered: dict[str, list[VirtualStream]] = {}  # by machine that is down: who spoke to it
+        self._delay_s = delay_s
+        self._jitter_s = jitter_s
+        self._links: dict[tuple[str, str], Link] = {}
+        self._down: dict[str, None] = {}
+        self._changed = trio.lowlevel.ParkingLot()
+
+    def boot(self, name: str) -> HostNetwork:
+        """A new process under this name, on a machine that is up."""
+        self._down.pop(name, None)
+        host = self.hosts[name] = HostNetwork(self, name)
+        for stream in self.unanswered.pop(name, []):
+            delay = self.chance.uniform(*RETRANSMISSION_S)
+            self.clock.call_later(delay, partial(stream.connection.reset, stream))
+        self._changed.unpark_all()
+        return host
+
+    def kill(self, name: str, *, with_machine: bool) -> None:
+        self.hosts[name].die(with_machine=with_machine)
+        if with_machine:
+            self._down[name] = None
+
+    def is_down(self, name: str) -> bool:
+        return name in self._down
+
+    def link(self, source: str, target: str) -> Link:
+        link = self._links.get((source, target))
+        if link is None:
+            spread = self.chance.uniform(0.5, 1.5)
+            link = Link(self._delay_s * spread, self._jitter_s * spread)
+            self._links[source, target] = link
+        return link
+
+    def cut(self, source: str, target: str) -> None:
+        self.link(source, target).cuts += 1
+
+    def restore(self, source: str, target: str) -> None:
+        link = self.link(source, target)
+        link.cuts -= 1
+        if not link.cuts:
+            waiting, link.waiting = link.waiting, []
+            for pipe in waiting:
+                pipe.link_restored()
+            self._changed.unpark_all()
+
+    async def wait_for_way(self, source: str, target: str) -> None:
+        if target not in self.hosts:
+            raise socket.gaierror(socket.EAI_NONAME, f"{target} is not known")
+        while self.link(source, target).cuts or self.link(target, source).cuts or self.is_down(target):
+            await self._changed.park()
+
+    def connections(self) -> list[Connection]:
+        found: dict[Connection, None] = {}
+        for host in self.hosts.values():
+            for stream in host.streams:
+                found[stream.connection] = None
+        return list(found)
+
+
+def _nothing() -> None:
+    pass

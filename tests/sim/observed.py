@@ -1,0 +1,114 @@
+"""Where servers are watched from outside: the few functions through which all of them log, apply and lead.
+
+Nothing of a server is changed by this, only noted, and only while its process is alive.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import persistence.txn_log
+import server.pipeline
+from jute.client_records import GetDataResponse
+from jute.record import decode
+from persistence.log_reader import LogReader, list_logs, logs_holding
+from server.replica import Replica
+from server.standalone import Standalone
+from tests.sim.checkers import Checker
+from tests.sim.machines import Machine
+from tests.sim.model import Node
+from tests.sim.virtual_time import PROCESS
+
+
+@contextmanager
+def observed(machines: dict[str, Machine], checker: Checker) -> Iterator[None]:
+    """As long as this lasts, `checker` is told what the servers on these machines do."""
+
+    def here() -> Machine | None:
+        machine = machines.get(PROCESS.get())
+        return machine if machine is not None and machine.is_up else None
+
+    def append_batch(original: Callable[..., None], log: Any, payloads: Sequence[bytes]) -> None:
+        original(log, payloads)
+        machine = here()
+        if machine is not None:
+            checker.server_logged(machine.name, payloads)
+
+    def apply_txn(original: Callable[..., Any], tree: Any, txn: Any) -> Any:
+        machine = here()
+        if machine is not None:
+            checker.server_applied(machine.name, txn.payload)
+        return original(tree, txn)
+
+    def lead(original: Callable[..., Any], replica: Replica, epoch: int, proposer: object) -> Any:
+        begins_to_order(replica, epoch)
+        return original(replica, epoch, proposer)
+
+    def order(original: Callable[..., Any], replica: Replica) -> Any:
+        begins_to_order(replica, 0)
+        return original(replica)
+
+    def begins_to_order(replica: Replica, epoch: int) -> None:
+        machine = here()
+        if machine is not None:
+            machine.counts["terms"] += 1
+            logged = logged_after(machine, replica, checker.history.last_zxid)
+            checker.server_leads(machine.name, epoch, replica.last_zxid, logged)
+            checker.server_restarts_from(machine.name, replica.last_zxid)
+
+    def learn(original: Callable[..., Any], replica: Replica, *args: object, **named: object) -> Any:
+        machine = here()
+        if machine is not None:
+            checker.server_restarts_from(machine.name, replica.last_zxid)
+        return original(replica, *args, **named)
+
+    with (
+        _wrapped(persistence.txn_log.TxnLog, "append_batch", append_batch),
+        _wrapped(server.pipeline, "apply_txn", apply_txn),
+        _wrapped(Replica, "lead", lead),
+        _wrapped(Replica, "learn", learn),
+        _wrapped(Standalone, "order", order),
+    ):
+        yield
+
+
+@contextmanager
+def _wrapped(owner: Any, name: str, wrapper: Callable[..., Any]) -> Iterator[None]:
+    original = getattr(owner, name)
+    setattr(owner, name, lambda *args, **named: wrapper(original, *args, **named))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def logged_after(machine: Machine, replica: Replica, zxid: int) -> list[bytes]:
+    """What a server's log holds behind `zxid`, read from its disk."""
+    disk = machine.mounted
+    files = logs_holding(list_logs(disk, replica.dirs.log_dir), zxid + 1)
+    return list(LogReader(disk, files, after=zxid))
+
+
+def nodes_of(tree: Any) -> dict[str, Node]:
+    """A server's tree as the model has it."""
+    nodes = {}
+    for path, body in tree.bodies.items():
+        name = path.decode()
+        if name == "/" or name.startswith("/zookeeper"):
+            continue
+        reply, _ = decode(GetDataResponse, body)
+        stat = reply.stat
+        children = frozenset(child.decode().rpartition("/")[2] for child in tree.children.get(path, ()))
+        nodes[name] = Node(
+            reply.data or b"",
+            stat.czxid,
+            stat.mzxid,
+            stat.ctime,
+            stat.mtime,
+            stat.version,
+            stat.ephemeral_owner,
+            stat.pzxid,
+            (stat.cversion + stat.num_children) // 2,
+            children,
+        )
+    return nodes

@@ -1,0 +1,107 @@
+"""What runs on the machines: the real server, put together as server/run.py does it, on virtual ground."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from quorum.elector import Elector
+from quorum.epochs import EpochKeeper
+from quorum.membership import Membership
+from quorum.peer import Peer
+from quorum.server_lines import Address, ClientAddress, Ensemble, Member, Role
+from server.client_fronts import FrontLimits
+from server.config import ServerConfig
+from server.ensemble_member import election_settings, peer_settings
+from server.replica import Replica
+from server.standalone import Standalone
+from server.stream_front import StreamFront
+from server.world import World
+from tests.sim.clients import CLIENT_PORT
+from tests.sim.machines import Machine
+from tests.sim.network import VirtualStream
+from tests.sim.scenario import Scenario
+
+DATA_DIR = Path("/data")
+_PREALLOCATED_BYTES = 16 * 1024
+_FRONT_LIMITS = FrontLimits(per_address_max=0)
+
+
+def server_config(scenario: Scenario) -> ServerConfig:
+    return ServerConfig(
+        data_dir=DATA_DIR,
+        client_port=CLIENT_PORT,
+        tick_ms=scenario.tick_ms,
+        init_limit_ticks=10,
+        sync_limit_ticks=5,
+        snap_count=scenario.snap_count,
+        preallocate_bytes=_PREALLOCATED_BYTES,
+        commit_log_count=scenario.commit_log_count,
+        ensemble=_ensemble(scenario) if scenario.is_ensemble else Ensemble(),
+    )
+
+
+def _ensemble(scenario: Scenario) -> Ensemble:
+    members = {}
+    for number in range(1, scenario.voters + scenario.observers + 1):
+        host = f"s{number}"
+        members[number] = Member(
+            server_id=number,
+            addresses=(Address(host, 2888, 3888),),
+            role=Role.PARTICIPANT if number <= scenario.voters else Role.OBSERVER,
+            client=ClientAddress(host, CLIENT_PORT),
+        )
+    return Ensemble(members=members)
+
+
+def world_of(machine: Machine) -> World:
+    return World(
+        disk=machine.mounted,
+        log_offload=machine.log_offload,
+        snapshot_offload=machine.snapshot_offload,
+        random=machine.random,
+        clock=machine.clock,
+        stopwatch=lambda: machine.disk.busy_s,
+    )
+
+
+async def run_standalone(scenario: Scenario, machine: Machine) -> None:
+    server = Standalone.start(server_config(scenario), world_of(machine))
+    await _serve(machine, server, trio.sleep_forever)
+
+
+async def run_member(scenario: Scenario, machine: Machine) -> None:
+    config = server_config(scenario)
+    my_id = int(machine.name[1:])
+    replica = Replica.open(config, world_of(machine), server_id=my_id)
+    membership = Membership(my_id, config.ensemble)
+    peer = Peer(
+        settings=peer_settings(config),
+        membership=membership,
+        network=machine.network,
+        replica=replica,
+        epochs=EpochKeeper(machine.mounted, replica.dirs.snap_dir, replica.last_zxid),
+        elector=Elector(my_id, machine.network, election_settings(config), config.ensemble),
+        offload=machine.snapshot_offload,
+        random=machine.random,
+    )
+    await _serve(machine, replica, peer.run)
+
+
+async def _serve(machine: Machine, replica: Replica, run: Callable[[], Awaitable[None]]) -> None:
+    machine.server = replica
+    front = StreamFront(replica.pipeline, _FRONT_LIMITS, machine.clock)
+    replica.fronts.append(front)
+    async with trio.open_nursery() as storage:
+        storage.start_soon(replica.write_log)
+        async with trio.open_nursery() as serving:
+            listeners = await machine.network.listen(None, CLIENT_PORT)
+            serving.start_soon(partial(trio.serve_listeners, partial(_serve_client, front), list(listeners)))
+            serving.start_soon(replica.tick)
+            serving.start_soon(replica.take_snapshots)
+            serving.start_soon(run)
+
+
+async def _serve_client(front: StreamFront, stream: VirtualStream) -> None:
+    await front.serve(stream, stream.peer_name, 40_000)

@@ -1,0 +1,128 @@
+"""Simulations from the command line: `python -m tests.sim.run --seeds 1:100 --minutes 1`.
+
+Prints a line for every seed that fails, with how to run it again, and a summary.
+"""
+
+import argparse
+import logging
+import multiprocessing
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from types import FrameType
+
+import structlog
+
+from tests.sim.scenario import draw_scenario
+from tests.sim.simulation import Report, simulate
+
+REAL_SECONDS_MAX = 300
+
+
+def run_seed(seed: int, *, minutes: float, is_ensemble: bool, is_traced: bool = False) -> Report:
+    scenario = draw_scenario(seed, minutes * 60, is_ensemble=is_ensemble)
+    if is_traced:
+        print(scenario)
+        _log_everything()
+    else:
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    signal.signal(signal.SIGALRM, partial(_hangs, seed))
+    signal.alarm(REAL_SECONDS_MAX)
+    try:
+        return simulate(scenario, print if is_traced else None)
+    finally:
+        signal.alarm(0)
+
+
+def _hangs(seed: int, signum: int, frame: FrameType | None) -> None:
+    raise RuntimeError(f"seed {seed} does not end")
+
+
+def _log_everything() -> None:
+    """What servers log, among the events of the trace."""
+    import trio
+
+    from tests.sim.virtual_time import PROCESS
+
+    def show(_: object, __: str, event: structlog.typing.EventDict) -> str:
+        text = event.pop("event")
+        fields = " ".join(f"{key}={value}" for key, value in event.items())
+        try:
+            when = trio.current_time()
+        except RuntimeError:
+            when = 0.0
+        return f"{when:12.6f} {PROCESS.get():8} | {text} {fields}"
+
+    structlog.configure(processors=[show], wrapper_class=structlog.make_filtering_bound_logger(0))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Simulate servers under faults, from seeds.")
+    parser.add_argument("--seeds", default="1:20", help="A:B (without B), or one seed")
+    parser.add_argument("--minutes", type=float, default=1.0, help="simulated, for each seed")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--standalone", action="store_true", help="one server instead of an ensemble")
+    parser.add_argument("--trace", action="store_true", help="print every event")
+    options = parser.parse_args(arguments)
+    first, _, last = options.seeds.partition(":")
+    seeds = range(int(first), int(last) if last else int(first) + 1)
+    run = partial(
+        run_seed, minutes=options.minutes, is_ensemble=not options.standalone, is_traced=options.trace
+    )
+    started = time.monotonic()
+    total = Summary(options.minutes, options.standalone)
+    for report in _reports(run, seeds, options.jobs):
+        total.add(report)
+    total.show(time.monotonic() - started)
+    return 1 if total.failed else 0
+
+
+def _reports(run: "partial[Report]", seeds: range, jobs: int) -> Iterator[Report]:
+    if jobs == 1:
+        yield from map(run, seeds)
+    else:
+        with multiprocessing.Pool(jobs, maxtasksperchild=50) as pool:
+            yield from pool.imap_unordered(run, seeds)
+
+
+class Summary:
+    def __init__(self, minutes: float, is_standalone: bool) -> None:
+        self.failed: list[int] = []
+        self._minutes = minutes
+        self._is_standalone = is_standalone
+        self._seeds = 0
+        self._simulated_s = 0.0
+        self._real_s = 0.0
+        self._counts: Counter[str] = Counter()
+
+    def add(self, report: Report) -> None:
+        self._seeds += 1
+        self._simulated_s += report.simulated_s
+        self._real_s += report.real_s
+        self._counts += report.counts
+        if report.violations:
+            self.failed.append(report.seed)
+            options = " STANDALONE=1" if self._is_standalone else ""
+            print(f"seed {report.seed}: {report.violations[0]}")
+            print(
+                f"    to see it again: make sim SEED={report.seed} MINUTES={self._minutes:g}{options}",
+                flush=True,
+            )
+
+    def show(self, elapsed_s: float) -> None:
+        faults = {key[6:]: count for key, count in sorted(self._counts.items()) if key.startswith("fault ")}
+        others = {key: count for key, count in sorted(self._counts.items()) if not key.startswith("fault ")}
+        print(f"{self._seeds} seeds, {len(self.failed)} failed, {elapsed_s:.0f} s")
+        print(
+            f"{self._simulated_s / 3600:.2f} simulated hours, "
+            f"{self._simulated_s / max(self._real_s, 1e-9):.1f} of them in an hour of one core"
+        )
+        print("faults:", ", ".join(f"{count} {name}" for name, count in faults.items()))
+        print("events:", ", ".join(f"{count} {name}" for name, count in others.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

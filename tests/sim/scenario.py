@@ -1,0 +1,104 @@
+"""What a seed stands for: how many servers and clients, how fast, and what goes wrong how often.
+
+Swarm mode: each seed draws which kinds of faults there are at all. A run with few kinds goes deeper into
+those than a run with all of them.
+"""
+
+from random import Random
+
+import attrs
+
+from tests.sim.clients import Habits
+
+FAULTS = (
+    "kill",
+    "power_loss",
+    "kill_all",
+    "power_loss_all",
+    "crash_in_disk",
+    "pause",
+    "partition",
+    "one_way_cut",
+    "isolate",
+    "slow_link",
+    "reset",
+    "silence",
+    "disk_error",
+    "disk_full",
+    "slow_disk",
+    "clock_step",
+)
+STANDALONE_FAULTS = tuple(
+    fault for fault in FAULTS if fault not in ("kill_all", "power_loss_all", "partition", "isolate")
+)
+
+
+@attrs.frozen(kw_only=True)
+class Scenario:
+    seed: int
+    duration_s: float
+    voters: int
+    observers: int
+    clients: int
+    tick_ms: int
+    snap_count: int
+    commit_log_count: int
+    delay_s: float
+    jitter_s: float
+    sync_s: tuple[float, float]
+    cut_anywhere: float
+    faults: tuple[str, ...]
+    fault_every_s: float
+    leader_bias: float  # how often a fault looks for the leader
+    habits: tuple[Habits, ...]
+
+    @property
+    def is_ensemble(self) -> bool:
+        return self.voters > 1
+
+
+def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenario:
+    chance = Random(f"scenario {seed}")
+    possible = FAULTS if is_ensemble else STANDALONE_FAULTS
+    share = chance.choice((0.2, 0.4, 0.7, 1.0))
+    faults = tuple(fault for fault in possible if chance.random() < share) or (chance.choice(possible),)
+    tick_ms = chance.choice((100, 200, 500, 1000, 2000))
+    clients = chance.randint(2, 6)
+    delay_s = chance.choice([each for each in (0.0002, 0.001, 0.005, 0.02) if each * 100_000 <= 4 * tick_ms])
+    return Scenario(
+        seed=seed,
+        duration_s=duration_s,
+        voters=chance.choice((3, 3, 3, 5, 5, 7)) if is_ensemble else 1,
+        observers=chance.choice((0, 0, 0, 1, 2)) if is_ensemble else 0,
+        clients=clients,
+        tick_ms=tick_ms,
+        snap_count=chance.choice((10, 50, 200, 2000)),
+        commit_log_count=chance.choice((2, 10, 50, 500)),
+        delay_s=delay_s,
+        jitter_s=delay_s * chance.choice((0.1, 1, 5)),
+        sync_s=chance.choice(((0.0001, 0.0008), (0.0005, 0.01), (0.002, tick_ms / 10_000))),
+        cut_anywhere=chance.choice((0.0, 0.02, 0.2)),
+        faults=faults,
+        fault_every_s=chance.choice((0.5, 1.5, 4, 10)),
+        leader_bias=chance.choice((0.0, 0.3, 0.8)),
+        habits=tuple(_draw_habits(chance, tick_ms) for _ in range(clients)),
+    )
+
+
+def _draw_habits(chance: Random, tick_ms: int) -> Habits:
+    is_wild = chance.random() < 0.3
+    return Habits(
+        think_s=chance.choice((0.05, 0.1, 0.2, 0.5)),
+        pipelined_max=chance.choice((1, 3, 8)),
+        timeout_ms=tick_ms * chance.choice((2, 4, 10, 20)),
+        writes=chance.choice((0.2, 0.5, 0.8)),
+        watches=chance.choice((0.0, 0.3, 0.8)),
+        multis=chance.choice((0.0, 0.1)),
+        syncs=chance.choice((0.0, 0.05, 0.1)),
+        ephemerals=chance.choice((0.0, 0.3, 0.7)),
+        sequences=chance.choice((0.0, 0.2)),
+        falls_silent=0.01 if is_wild else 0.001,
+        moves=0.05 if is_wild else 0.005,
+        cuts_off=0.03 if is_wild else 0.003,
+        ends_session=0.02 if is_wild else 0.003,
+    )

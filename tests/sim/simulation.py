@@ -1,0 +1,221 @@
+"""One simulation, from its seed to its report.
+
+faults                 harm until their time is over, then mend everything
+machines  clients      start together; clients go on until they have seen that writes are served again
+the end                clients close their sessions, what is left expires, and all trees must be equal
+"""
+
+import gc
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+import attrs
+import trio
+
+from server.leading import LeadingPipeline
+from tests.sim.checkers import Checker, Violation
+from tests.sim.clients import Client
+from tests.sim.faults import Faults
+from tests.sim.machines import Machine
+from tests.sim.network import VirtualNetwork
+from tests.sim.observed import nodes_of, observed
+from tests.sim.programs import run_member, run_standalone
+from tests.sim.scenario import Scenario
+from tests.sim.virtual_time import Freezer, VirtualClock, run_repeatably
+
+Print = Callable[[str], None]
+_FAULTS_SHARE = 0.8  # of the time; the rest is for mending and for the end
+
+
+@attrs.frozen(kw_only=True)
+class Report:
+    seed: int
+    violations: tuple[str, ...]
+    fingerprint: str  # the same for the same seed, in every process
+    simulated_s: float
+    real_s: float
+    counts: Counter[str]
+
+
+def simulate(scenario: Scenario, print_trace: Print | None = None) -> Report:
+    """Run a scenario to its end, or to the first violation."""
+    started = time.perf_counter()
+    simulation = Simulation(scenario, print_trace)
+    gc.collect()
+    gc.disable()
+    freeze, gc.freeze = gc.freeze, _nothing  # a server makes its tree permanent; here it is not
+    try:
+        run_repeatably(simulation.run, scenario.seed)
+    except* Violation:
+        pass
+    finally:
+        gc.freeze = freeze
+        gc.enable()
+    return simulation.report(time.perf_counter() - started)
+
+
+def _nothing() -> None:
+    pass
+
+
+class Simulation:
+    def __init__(self, scenario: Scenario, print_trace: Print | None) -> None:
+        self._scenario = scenario
+        self._print = print_trace
+        self._hash = hashlib.blake2b(digest_size=8)
+        self._ended_at = 0.0
+        self.counts: Counter[str] = Counter()
+        self._everything: trio.CancelScope | None = None
+        self._checker = Checker(trio.current_time, self._stop)
+
+    def _stop(self) -> None:
+        if self._everything is not None:
+            self._everything.cancel()
+
+    def trace(self, who: str, what: str) -> None:
+        line = f"{trio.current_time():12.6f} {who:8} {what}"
+        self._hash.update(line.encode())
+        if self._print is not None:
+            self._print(line)
+
+    async def run(self, clock: VirtualClock) -> None:
+        scenario = self._scenario
+        self._build(clock)
+        with observed(self._machines, self._checker), trio.CancelScope() as self._everything:
+            async with trio.open_nursery() as nursery:
+                for machine in self._machines.values():
+                    nursery.start_soon(machine.live)
+                    machine.start()
+                nursery.start_soon(self._faults.watch_over)
+                async with trio.open_nursery() as conversations:
+                    for client in self._clients:
+                        conversations.start_soon(client.run)
+                    await self._faults.run(scenario.duration_s * _FAULTS_SHARE)
+                    await self._until_served()
+                    for client in self._clients:
+                        client.is_stopping = True
+                await self._until_quiet()
+                self._check_end()
+                nursery.cancel_scope.cancel()
+        self._ended_at = trio.current_time()
+        self._hash.update(repr((self._network.fingerprint, sorted(self.counts.items()))).encode())
+        for entry in self._checker.history.entries.values():
+            self._hash.update(entry.payload)
+
+    def _build(self, clock: VirtualClock) -> None:
+        scenario = self._scenario
+        chance = Random(f"simulation {scenario.seed}")
+
+        def own() -> Random:
+            return Random(chance.getrandbits(64))
+
+        self._network = VirtualNetwork(clock, own(), delay_s=scenario.delay_s, jitter_s=scenario.jitter_s)
+        self._network.cut_anywhere = scenario.cut_anywhere
+        freezer = Freezer()
+        names = [f"s{number}" for number in range(1, scenario.voters + scenario.observers + 1)]
+        self._machines = {
+            name: Machine(
+                name,
+                partial(run_member if scenario.is_ensemble else run_standalone, scenario),
+                self._network,
+                freezer,
+                self._checker,
+                own(),
+                self.counts,
+                self.trace,
+            )
+            for name in names
+        }
+        for machine in self._machines.values():
+            machine.disk.sync_s = scenario.sync_s
+        client_names = [f"c{number}" for number in range(1, scenario.clients + 1)]
+        self._clients = [
+            Client(
+                name,
+                self._network.boot(name),
+                names,
+                self._checker,
+                own(),
+                habits,
+                self.counts,
+                self.trace,
+            )
+            for name, habits in zip(client_names, scenario.habits, strict=True)
+        ]
+        self._faults = Faults(
+            scenario,
+            list(self._machines.values()),
+            client_names,
+            self._network,
+            self._checker,
+            own(),
+            self.counts,
+            self.trace,
+            self._leader,
+        )
+
+    def _leader(self) -> Machine | None:
+        for machine in self._machines.values():
+            if machine.server is not None and isinstance(machine.server.pipeline, LeadingPipeline):
+                return machine
+        return None
+
+    # -- the end
+
+    async def _until_served(self) -> None:
+        """Every client must have an answer that it asked for after the last fault."""
+        mended_at = trio.current_time()
+        patience_s = 30 + 60 * self._scenario.tick_ms / 1000
+        while any(client.last_ack_at <= mended_at for client in self._clients):
+            if trio.current_time() > mended_at + patience_s:
+                waiting = [client.name for client in self._clients if client.last_ack_at <= mended_at]
+                self._checker.fail(f"{patience_s:.0f} s after the last fault, {waiting} still get no answers")
+            await trio.sleep(0.5)
+        self.counts["recovery_ms"] += int(1000 * (trio.current_time() - mended_at))
+
+    async def _until_quiet(self) -> None:
+        """Sessions that were left behind expire, and every server hears of it."""
+        tick_s = self._scenario.tick_ms / 1000
+        longest_s = max(habits.timeout_ms for habits in self._scenario.habits) / 1000
+        self.trace("end", "no more requests")
+        await trio.sleep(longest_s + 4 * tick_s + 1)
+        give_up_at = trio.current_time() + 10 + 30 * tick_s
+        while behind := self._behind():
+            if trio.current_time() > give_up_at:
+                self._checker.fail(f"at the end {behind} do not serve what the others do")
+            await trio.sleep(tick_s)
+
+    def _behind(self) -> list[str]:
+        """Servers that have not joined the others, or not heard everything."""
+        last_zxid = self._checker.history.last_zxid
+        return [
+            machine.name
+            for machine in self._machines.values()
+            if machine.server is None
+            or not machine.server.pipeline.is_serving
+            or machine.server.tree.last_zxid < last_zxid
+        ]
+
+    def _check_end(self) -> None:
+        self._checker.check_end(trio.current_time(), 4 * self._scenario.tick_ms / 1000 + 1)
+        for machine in self._machines.values():
+            assert machine.server is not None
+            tree = machine.server.tree
+            self._checker.check_tree(machine.name, tree.last_zxid, nodes_of(tree), tree.digest)
+
+    def report(self, real_s: float) -> Report:
+        self.counts["acked"] = self._checker.acked_count
+        self.counts["stale_syncs"] = self._checker.stale_syncs
+        self.counts["txns"] = len(self._checker.history.entries)
+        return Report(
+            seed=self._scenario.seed,
+            violations=tuple(self._checker.violations),
+            fingerprint=self._hash.hexdigest(),
+            simulated_s=self._ended_at,
+            real_s=real_s,
+            counts=self.counts,
+        )

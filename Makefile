@@ -90,8 +90,8 @@ compat-mixed: setup ## ensembles of this server and Apache's together, and migra
 	$(BIN)/python -m pytest compat-tests/test_mixed_ensembles.py compat-tests/test_migration.py -m '' $(ARGS)
 
 .PHONY: bench
-bench: setup ## throughput and latency as ratios to Apache ZooKeeper on this machine
-	$(BIN)/python bench/run.py $(ARGS)
+bench: setup ## throughput and latency as ratios to Apache ZooKeeper on this machine; WORKLOAD='three*' for some
+	$(BIN)/python bench/run.py $(if $(WORKLOAD),--workload '$(WORKLOAD)') $(ARGS)
 
 .PHONY: fuzz
 fuzz: setup ## malformed and hostile bytes at the client port

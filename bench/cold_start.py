@@ -4,36 +4,41 @@ import selectors
 import socket
 import struct
 import time
+from collections.abc import Sequence
+from itertools import cycle
 
 from zk_servers import HOST, Server
 
 START_SECONDS_MAX = 60.0
 RETRY_SECONDS, OVERTAKE_SECONDS = 0.002, 0.05
 
-# A session of four seconds and, without waiting for it, one request: exists("/").
+# A session of four seconds and, without waiting for it, one request: exists("/"), or setData("/", "").
 CONNECT_REQUEST = struct.pack(">iiqiqi16s?", 45, 0, 0, 4000, 0, 16, b"", False)
 EXISTS_ROOT = struct.pack(">iiii1s?", 14, 1, 3, 1, b"/", False)
-ANSWER_BYTES = (4 + 37) + (4 + 16 + 68)  # the ConnectResponse, then header and Stat
+SET_ROOT = struct.pack(">iiii1sii", 21, 1, 5, 1, b"/", 0, -1)
+ANSWER_BYTES = (4 + 37) + (4 + 16 + 68)  # the ConnectResponse, then header and Stat: the same for both
 
 
 def cold_start_seconds(server: Server) -> float:
     """From the start of the process to the answer of the first request of a session."""
     began = time.monotonic()
     server.spawn()
-    wait_for_answer(server, began + START_SECONDS_MAX)
+    wait_for_answer([server], began + START_SECONDS_MAX, EXISTS_ROOT)
     return time.monotonic() - began
 
 
-def wait_for_answer(server: Server, deadline: float) -> None:
-    """Return once anyone was answered.
+def wait_for_answer(servers: Sequence[Server], deadline: float, request: bytes) -> None:
+    """Return once anyone was answered, by any of the servers, which are asked in turns.
 
     A server that is about to serve may accept a connection and leave it hanging. So a silent attempt is
     neither waited for alone nor given up: another one joins it every OVERTAKE_SECONDS.
     """
     with selectors.DefaultSelector() as attempts:
         try:
-            while time.monotonic() < deadline and not server.has_ended:
-                attempt = begin_attempt(server.port)
+            for server in cycle(servers):
+                if time.monotonic() > deadline or server.has_ended:
+                    raise server.failure("ended or answers nobody")
+                attempt = begin_attempt(server.port, request)
                 if attempt is not None:
                     attempts.register(attempt, selectors.EVENT_READ)
                 if attempts.get_map() and any_answered(attempts, OVERTAKE_SECONDS):
@@ -43,13 +48,12 @@ def wait_for_answer(server: Server, deadline: float) -> None:
         finally:
             for key in list(attempts.get_map().values()):
                 as_socket(key).close()
-    raise server.failure("ended or answers nobody")
 
 
-def begin_attempt(port: int) -> socket.socket | None:
+def begin_attempt(port: int, request: bytes) -> socket.socket | None:
     try:
         attempt = socket.create_connection((HOST, port), timeout=1)
-        attempt.sendall(CONNECT_REQUEST + EXISTS_ROOT)
+        attempt.sendall(CONNECT_REQUEST + request)
     except OSError:
         return None
     return attempt

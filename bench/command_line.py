@@ -14,10 +14,11 @@ import click
 from zk_reference import ReferenceUnavailable, find_reference
 from zk_servers import Kind, ServerFailed
 
+from bench.ensembles import figures_of_rejoining, measure_rejoining, measure_three
 from bench.load import LoadgenUnavailable, build_loadgen
 from bench.measure import QUICK, Plan, Round, figures_of_sizes, measure_loads, measure_sizes
 from bench.report import Comparison, figure_table, load_table
-from bench.workloads import COLD_START, IDLE_RSS, LOADED_RSS, LOADS, Figure, Load
+from bench.workloads import COLD_START, FAIL_OVER, IDLE_RSS, LOADED_RSS, LOADS, THREE_LOADS, Figure, Load
 from scripts.compile_hot_modules import compile_hot_modules
 
 KINDS: Sequence[Kind] = ("reference", "triokeeper")
@@ -106,34 +107,62 @@ def available(sides: Sequence[Kind]) -> Sequence[Kind]:
 
 def reports(sides: Sequence[Kind], choice: Choice, plan: Plan) -> Iterator[str]:
     """The report after each round, of all rounds so far."""
-    loads = [load for load in LOADS if choice.wants(load)]
-    of_one_life = [figure for figure in (COLD_START, IDLE_RSS, LOADED_RSS) if choice.wants(figure)]
-    of_sizes = [figure for figure in figures_of_sizes(plan) if choice.wants(figure)]
-    if not (loads or of_one_life or of_sizes):
+    rows = Rows.chosen(choice, plan)
+    if not (rows.loads or rows.figures):
         raise click.ClickException("--workload: there is no such row")
     measured: list[list[Round]] = [[] for _ in sides]
     for number in range(1, plan.rounds + 1):
         click.echo(f"round {number} of {plan.rounds}", err=True)
         # Who goes first changes from round to round, in case it matters.
         order = list(range(len(sides))) if number % 2 else list(reversed(range(len(sides))))
-        turns = measure_round([sides[side] for side in order], loads, of_one_life, of_sizes, plan)
+        turns = measure_round([sides[side] for side in order], rows, plan)
         for side, result in zip(order, turns, strict=True):
             measured[side].append(result)
-        yield render(measured, sides, loads, [*of_one_life, *of_sizes], plan)
+        yield render(measured, sides, rows.loads, rows.figures, plan)
 
 
-def measure_round(
-    kinds: Sequence[Kind],
-    loads: Sequence[Load],
-    of_one_life: Sequence[Figure],
-    of_sizes: Sequence[Figure],
-    plan: Plan,
-) -> list[Round]:
+@attrs.frozen
+class Rows:
+    """What is to be measured, by what has to be started for it."""
+
+    of_one: Sequence[Load]
+    of_one_life: Sequence[Figure]
+    of_sizes: Sequence[Figure]
+    of_three: Sequence[Load]
+    of_fail_over: Sequence[Figure]
+    of_rejoining: Sequence[Figure]
+
+    @classmethod
+    def chosen(cls, choice: Choice, plan: Plan) -> "Rows":
+        return cls(
+            of_one=[load for load in LOADS if choice.wants(load)],
+            of_one_life=[figure for figure in (COLD_START, IDLE_RSS, LOADED_RSS) if choice.wants(figure)],
+            of_sizes=[figure for figure in figures_of_sizes(plan) if choice.wants(figure)],
+            of_three=[load for load in THREE_LOADS if choice.wants(load)],
+            of_fail_over=[figure for figure in (FAIL_OVER,) if choice.wants(figure)],
+            of_rejoining=[figure for figure in figures_of_rejoining(plan) if choice.wants(figure)],
+        )
+
+    @property
+    def loads(self) -> list[Load]:
+        return [*self.of_one, *self.of_three]
+
+    @property
+    def figures(self) -> list[Figure]:
+        return [*self.of_one_life, *self.of_sizes, *self.of_fail_over, *self.of_rejoining]
+
+
+def measure_round(kinds: Sequence[Kind], rows: Rows, plan: Plan) -> list[Round]:
     rounds: list[Round] = [{} for _ in kinds]
-    if loads or of_one_life:
-        rounds = measure_loads(kinds, loads, plan)
-    if of_sizes:
+    if rows.of_one or rows.of_one_life:
+        rounds = measure_loads(kinds, rows.of_one, plan)
+    if rows.of_sizes:
         rounds = [result | measure_sizes(kind, plan) for kind, result in zip(kinds, rounds, strict=True)]
+    if rows.of_three or rows.of_fail_over:
+        together = measure_three(kinds, rows.of_three, rows.of_fail_over, plan)
+        rounds = [result | three for result, three in zip(rounds, together, strict=True)]
+    if rows.of_rejoining:
+        rounds = [result | measure_rejoining(kind, plan) for kind, result in zip(kinds, rounds, strict=True)]
     return rounds
 
 

@@ -53,6 +53,10 @@ class Plan:
     sizes: Sequence[int] = (100_000, 1_000_000)
     snapshot_seconds: float = 40.0
     snap_count: int = 100_000  # ZooKeeper's default: a snapshot after 50,000 to 100,000 transactions
+    kills: int = 5  # of leaders
+    rejoin_size: int = 1_000_000
+    rejoin_run_seconds: float = 90.0
+    rejoin_load_per_second: float = 1000.0  # at each of two servers
 
 
 QUICK = Plan(
@@ -64,6 +68,10 @@ QUICK = Plan(
     sizes=(2_000, 10_000),
     snapshot_seconds=1.5,
     snap_count=4_000,
+    kills=1,
+    rejoin_size=10_000,
+    rejoin_run_seconds=5.0,
+    rejoin_load_per_second=500.0,
 )
 
 

@@ -112,3 +112,39 @@ def snapshot_p99(nodes: int) -> Figure:
 # Without a mark of their own: a p99 does not show a pause that is short and rare.
 SNAPSHOT_LONGEST = Figure("longest answer while a snapshot is written", "ms", [])
 QUIET_LONGEST = Figure("longest answer while none is", "ms", [])
+
+# ---- three servers
+
+Rejoin: TypeAlias = Literal["behind", "empty"]
+WRITING: frozenset[str] = frozenset({"setData", "createDelete"})
+TOGETHER = (Target("throughput", 1.0, 1.5),)
+UNDISTURBED = (Target("value", 2, 1.5),)
+
+THREE_LOADS: Sequence[Load] = [
+    Load("three servers: writes through both followers, 25x1 each", "setData", 25, 1, TOGETHER),
+    Load("three servers: writes through both followers, 25x100 each", "setData", 25, 100, TOGETHER),
+    Load("three servers: reads at all of them, 25x1 each", "getData", 25, 1, TOGETHER),
+    Load("three servers: reads at all of them, 25x100 each", "getData", 25, 100, TOGETHER),
+]
+FAIL_OVER = Figure(
+    "three servers: leader's kill -9 to next acknowledged write", "ms", [Target("value", 1.0, 0.5)]
+)
+
+
+def _rejoining(how: Rejoin, size: int) -> str:
+    state = f"{size:,} transactions behind" if how == "behind" else f"with an empty disk, {size:,} znodes"
+    return f"three servers: a follower rejoins {state}"
+
+
+def rejoin_p99_at_leader(how: Rejoin, size: int) -> Figure:
+    name = f"{_rejoining(how, size)}: p99 at the leader, over quiet p99"
+    return Figure(name, "x", UNDISTURBED, is_ratio=True)
+
+
+def rejoin_p99_at_follower(how: Rejoin, size: int) -> Figure:
+    name = f"{_rejoining(how, size)}: p99 at the other follower, over quiet p99"
+    return Figure(name, "x", UNDISTURBED, is_ratio=True)
+
+
+def rejoin_seconds(how: Rejoin, size: int) -> Figure:
+    return Figure(f"{_rejoining(how, size)}: until it serves", "s", [])

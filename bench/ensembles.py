@@ -79,7 +79,7 @@ def targets_of(load: Load, ensemble: Ensemble) -> list[Server]:
 
 
 def measure_load(load: Load, ensemble: Ensemble, plan: Plan) -> Sample:
-    """All members' CPU time is counted, from before the clients connect: a little more than the load's own."""
+    """All members' CPU time counts, from before the clients connect: a little more than the load's own."""
     before = cpu_seconds(ensemble)
     try:
         results = run_side_by_side(load, targets_of(load, ensemble), plan.seconds, plan.lead_in)

@@ -20,7 +20,7 @@ from jute.record import DecodeError
 from jute.zxid import counter_of, epoch_of, format_zxid, make_zxid
 from persistence.log_format import zxid_of
 from persistence.offload import Offload
-from quorum.broadcast import Broadcast
+from quorum.broadcast import FOR_EVER, Broadcast
 from quorum.discovery import EpochAgreement, Summary
 from quorum.epochs import EpochKeeper
 from quorum.errors import PeerError
@@ -32,8 +32,10 @@ from quorum.packets import (
     ACK,
     ACKEPOCH,
     COMMIT,
+    COMMITANDACTIVATE,
     FOLLOWERINFO,
     INFORM,
+    INFORMANDACTIVATE,
     LEADERINFO,
     NEWLEADER,
     OBSERVERINFO,
@@ -46,6 +48,7 @@ from quorum.packets import (
     UPTODATE,
     Packet,
     int_data,
+    long_data,
     packet,
     packets_without_data,
     read_int,
@@ -55,8 +58,15 @@ from quorum.packets import (
     read_sessions,
     revalidated_packet,
 )
+from quorum.reconfiguration import (
+    Reconfiguration,
+    designated_leader,
+    is_reconfiguration,
+    keeps_leading,
+    next_ensemble,
+)
 from quorum.replica import LeaderService, Replica
-from quorum.server_lines import config_text
+from quorum.server_lines import Ensemble, config_text
 from quorum.settings import PeerSettings
 
 log = structlog.get_logger()
@@ -91,7 +101,7 @@ class Learner:
 
 
 class Leader:
-    """One term of office. `lead` returns why it ended."""
+    """One term of office. `lead` returns why it ended; `successor` is who leads then, if that is settled."""
 
     def __init__(
         self,
@@ -123,6 +133,11 @@ class Leader:
         self._quorum_synced = trio.Event()
         self._serving = trio.Event()
         self._must_end: str | None = None
+        self._is_abandoned = trio.Event()  # we must end, and the last learner has left
+        self._asked_config: Ensemble | None = None  # to be proposed by the next transaction
+        self._config_zxid: int | None = None  # of the reconfiguration under way
+        self._is_deposed = False  # the configuration in force makes another the leader: nothing more commits
+        self.successor: int | None = None
         self._service: LeaderService | None = None
         self._broadcast: Broadcast | None = None
         self._own_logged = 0
@@ -130,10 +145,14 @@ class Leader:
     # -- the term of office
 
     async def lead(self) -> str:
-        """Lead as long as a quorum follows; returns what ended it. OSError: our port is not to be had."""
+        """Lead as long as a quorum follows; returns what ended it."""
         address = self._membership.me.addresses[0]
         host = None if self._settings.leader_host_is_any else address.host
-        listeners = await self._network.listen(host, address.quorum_port)
+        try:
+            listeners = await self._network.listen(host, address.quorum_port)
+        except OSError as failure:
+            await trio.sleep(self._settings.tick_s)
+            return f"cannot listen on {address}: {failure}"
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._accept, list(listeners))
             reason = await self._hold_office()
@@ -167,6 +186,7 @@ class Leader:
     def _connected(self, server_id: int, accepted_epoch: int) -> None:
         if self._agreement.connected(server_id, accepted_epoch):
             self._epochs.accept(self._agreement.epoch)  # before anybody is told
+            self._membership.give_first_version(self._epoch_zxid)
             self._broadcast = Broadcast(self._epoch_zxid, self._membership.verifier())
             self._epoch_proposed.set()
 
@@ -192,6 +212,7 @@ class Leader:
     def _serve(self) -> None:
         epoch = self._agreement.epoch
         self._own_logged = self._epoch_zxid
+        self._complete_config()
         self._replica.on_logged(self._logged)
         self._service = self._replica.lead(epoch, self)
         self._on_established(epoch)
@@ -202,10 +223,11 @@ class Leader:
         """Twice in a tick let the learners know that we are there; once, see whether they are."""
         while True:
             for is_whole_tick in (False, True):
-                await trio.sleep(self._settings.tick_s / 2)
-                self._ping()
+                with trio.move_on_after(self._settings.tick_s / 2):
+                    await self._is_abandoned.wait()
                 if self._must_end:
                     return self._must_end
+                self._ping()
                 if is_whole_tick:
                     self._tick += 1
                     if not self._has_quorums(self._alive()):
@@ -231,6 +253,8 @@ class Leader:
     def append(self, payload: bytes) -> None:
         broadcast = self._broadcast
         assert broadcast is not None
+        if self._asked_config is not None:
+            self._propose_config(payload)
         zxid = broadcast.propose(payload)
         assert zxid == zxid_of(payload), (zxid, payload)
         if counter_of(zxid) >= LAST_COUNTER:
@@ -263,13 +287,27 @@ class Leader:
         self._end_batch()
 
     def _commit(self) -> None:
+        if self._is_deposed:
+            return
+        if self._config_zxid is not None:
+            self._commit_up_to(self._config_zxid - 1)
+            self._commit_config(self._config_zxid)
+        else:
+            self._commit_up_to(FOR_EVER)
+
+    def _commit_up_to(self, zxid: int) -> None:
         broadcast, service = self._broadcast, self._service
         assert broadcast is not None
-        payloads = broadcast.commit()
-        if not payloads:
-            return
-        assert service is not None
-        zxids = range(broadcast.last_committed - len(payloads) + 1, broadcast.last_committed + 1)
+        if payloads := broadcast.commit(up_to=zxid):
+            assert service is not None
+            self._announce(payloads)
+            service.committed(len(payloads))
+
+    def _announce(self, payloads: list[bytes]) -> None:
+        """Let the learners know what is committed last."""
+        assert self._broadcast is not None
+        last = self._broadcast.last_committed
+        zxids = range(last - len(payloads) + 1, last + 1)
         commits = packets_without_data(COMMIT, zxids)
         informs = b""
         for learner in self.learners.values():
@@ -282,12 +320,87 @@ class Leader:
                 learner.link.send(informs)
             else:
                 learner.link.send(commits)
-        service.committed(len(payloads))
 
     def _end_batch(self) -> None:
         if self._service is not None:
             self._service.end_batch()
         self._flush_links()
+
+    # -- reconfiguration
+
+    def new_config(self, asked: Reconfiguration, zxid: int) -> str:
+        followers = [each for each in self.learners.values() if each.is_forwarding and not each.is_observer]
+        self._asked_config = next_ensemble(
+            asked,
+            self._membership.committed,
+            self._membership.last_seen,
+            version=zxid,
+            rules=self._settings.reconfig,
+            verifier_of=self._membership.verifier_of,
+            synced=self._alive() & {self._my_id, *(each.server_id for each in followers)},
+        )
+        return config_text(self._asked_config)
+
+    def _propose_config(self, payload: bytes) -> None:
+        """The transaction to be proposed is the reconfiguration asked for, or what became of it instead.
+
+        It and all that follow need both quorums, so both must be known, here and on disk, before it leaves.
+        """
+        asked, self._asked_config = self._asked_config, None
+        assert asked is not None
+        assert self._broadcast is not None
+        if asked.version == zxid_of(payload) and is_reconfiguration(payload):
+            self._membership.see(asked)
+            self._broadcast.propose_members(self._membership.verifier_of(asked))
+            self._config_zxid = asked.version
+
+    def _commit_config(self, zxid: int) -> None:
+        """If the reconfiguration can be committed, put it in force and tell everybody who leads from now on.
+
+        If that is another they leave us, by their own doing: so we know that they have heard it.
+        """
+        broadcast, service = self._broadcast, self._service
+        assert broadcast is not None
+        if not (payloads := broadcast.commit(up_to=zxid)):
+            return
+        assert service is not None
+        self._config_zxid = None
+        before, now = self._membership.committed, self._membership.last_seen
+        designated = designated_leader(self._my_id, before, now, broadcast.logged, zxid)
+        self._membership.activate(now)
+        self._announce_config(zxid, payloads[0], designated)
+        service.committed(1)
+        if keeps_leading(self._my_id, before, now):
+            broadcast.settle_members()
+            self._commit_up_to(FOR_EVER)
+        else:
+            self.successor = designated
+            self._depose()
+
+    def _announce_config(self, zxid: int, payload: bytes, designated: int) -> None:
+        commit = packet(COMMITANDACTIVATE, zxid, long_data(designated))
+        inform = packet(INFORMANDACTIVATE, zxid, long_data(designated) + payload)
+        for learner in self.learners.values():
+            if learner.is_forwarding:
+                learner.link.send(inform if learner.is_observer else commit)
+
+    def _complete_config(self) -> None:
+        """What a quorum took over with our history is in force: a reconfiguration that nobody completed, or
+        the first version (ZOOKEEPER-1324)."""
+        before, now = self._membership.committed, self._membership.last_seen
+        self._membership.activate(now)
+        self._broadcast = Broadcast(self._epoch_zxid, self._membership.verifier())
+        if not keeps_leading(self._my_id, before, now):
+            self._depose()
+
+    def _depose(self) -> None:
+        self._is_deposed = True
+        self._must_end = "the configuration in force has another leader"
+        self._end_if_abandoned()
+
+    def _end_if_abandoned(self) -> None:
+        if self._is_deposed and not self.learners:
+            self._is_abandoned.set()
 
     # -- one learner
 
@@ -318,6 +431,7 @@ class Leader:
             del self.learners[learner.server_id]
             if self._broadcast is not None:
                 self._broadcast.forget(learner.server_id)
+            self._end_if_abandoned()
 
     async def _greet(self, link: LearnerLink) -> Learner:
         """The beginning of discovery: who is it, and which epoch is there to be."""
@@ -396,6 +510,7 @@ class Leader:
     def _received(self, learner: Learner, packets: list[Packet]) -> None:
         service = self._service
         assert service is not None
+        service.begin_batch()
         for type_, zxid, data, ids in packets:
             if type_ == ACK:
                 self._acked(learner, zxid)

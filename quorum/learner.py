@@ -33,9 +33,11 @@ from quorum.packets import (
     ACK,
     ACKEPOCH,
     COMMIT,
+    COMMITANDACTIVATE,
     DIFF,
     FOLLOWERINFO,
     INFORM,
+    INFORMANDACTIVATE,
     LEADERINFO,
     NEWLEADER,
     OBSERVERINFO,
@@ -53,12 +55,15 @@ from quorum.packets import (
     packet,
     packets_without_data,
     ping_answer,
+    read_long,
     read_revalidated,
     request_packet,
     revalidate_packet,
 )
+from quorum.reconfiguration import Departure, config_in, departure_after, is_reconfiguration
 from quorum.replica import LearnerService, Replica
-from quorum.server_lines import Member
+from quorum.server_lines import Ensemble, Member, read_config_text
+from quorum.setting_text import BadValue
 from quorum.settings import PeerSettings
 
 log = structlog.get_logger()
@@ -68,7 +73,8 @@ _DIAL_PAUSES_S = (0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.1, 0.1)
 
 
 class Learning:
-    """One leader's learner, from dialling it to losing it. `learn` returns why that ended."""
+    """One leader's learner, from dialling it to losing it. `learn` returns why that ended; `departure` is
+    there if a new configuration made us leave."""
 
     def __init__(
         self,
@@ -90,6 +96,8 @@ class Learning:
         self._is_observer = is_observer
         self._on_synced = on_synced
         self._epoch = 0
+        self._leader_id = 0
+        self.departure: Departure | None = None
         self._link: LearnerLink | None = None
         self._service: LearnerService | None = None
         self._logs = not is_observer or settings.observer_logs
@@ -102,6 +110,7 @@ class Learning:
     # -- the whole way
 
     async def learn(self, leader: Member) -> str:
+        self._leader_id = leader.server_id
         try:
             stream = await self._dial(leader)
         except PeerError as failure:
@@ -179,22 +188,33 @@ class Learning:
         await self._begin(link, mode, zxid)
         last = 0
         is_new_leader = False
+        leaders_config: Ensemble | None = None
         while True:
             with patience(settings.init_limit_s):
                 type_, zxid, data, _ = await link.receive()
+            type_, data, designated = _without_activation(type_, data)
             if type_ in (PROPOSAL, INFORM):
                 last = self._check_next(last, zxid)
                 self._proposed.append((zxid, _given(data)))
+                self._see_config(_given(data))
+            if designated is not None:
+                self._activate(self._config_seen(zxid), designated)
+                self._leave_if_we_must()
             if type_ in (COMMIT, INFORM) and is_new_leader:
                 self._commit_later(zxid)
             elif type_ in (COMMIT, INFORM):
                 self._commit_now(zxid, mode)
             elif type_ == NEWLEADER:
+                leaders_config = _read_leaders_config(data)
+                if leaders_config is not None:
+                    self._membership.see(leaders_config)
                 await self._take_over(link, mode, zxid)
                 is_new_leader = True
             elif type_ == UPTODATE:
                 if not is_new_leader:
                     raise PeerError("UPTODATE came before NEWLEADER")
+                self._activate(leaders_config, None)
+                self._leave_if_we_must()
                 return
 
     async def _begin(self, link: LearnerLink, mode: int, zxid: int) -> None:
@@ -265,7 +285,7 @@ class Learning:
     # -- serving
 
     def _start_serving(self, link: LearnerLink) -> None:
-        service = self._service = self._replica.learn(self)
+        service = self._service = self._replica.learn(self, is_observer=self._is_observer)
         self._replica.on_logged(self._logged)
         self._on_synced(self._epoch)
         log.info(
@@ -294,6 +314,7 @@ class Learning:
     def _received(self, link: LearnerLink, packets: list[Packet]) -> None:
         service = self._service
         assert service is not None
+        service.begin_batch()
         committed = 0  # commits that stand together are applied together
         for type_, zxid, data, _ in packets:
             if type_ == COMMIT and not self._is_observer:
@@ -311,7 +332,9 @@ class Learning:
             if committed:
                 service.committed(committed)
                 committed = 0
-            if type_ == PING:
+            if type_ in (COMMITANDACTIVATE, INFORMANDACTIVATE):
+                self._commit_config(service, type_, zxid, data)
+            elif type_ == PING:
                 link.send(ping_answer(zxid, service.touched()))
             elif type_ == SYNC:
                 service.sync_done()
@@ -331,6 +354,7 @@ class Learning:
         self._replica.flush_log()
 
     def _take_proposal(self, service: LearnerService, zxid: int, payload: bytes) -> None:
+        self._see_config(payload)
         service.proposed(payload)
         self._uncommitted.append(zxid)
         if self._logs:
@@ -350,6 +374,45 @@ class Learning:
             self._link.send(packets_without_data(ACK, zxids))
             self._link.flush()
 
+    # -- reconfiguration
+
+    def _see_config(self, payload: bytes) -> None:
+        """A reconfiguration is known, here and on disk, before we acknowledge it."""
+        if is_reconfiguration(payload):
+            proposed = config_in(payload)
+            assert proposed is not None
+            self._membership.see(proposed)
+
+    def _config_seen(self, zxid: int) -> Ensemble | None:
+        """What the transaction that is committed now proposed."""
+        last_seen = self._membership.last_seen
+        return last_seen if last_seen.version == zxid else None
+
+    def _activate(self, now: Ensemble | None, designated: int | None) -> None:
+        """A configuration is in force, if we know one. `designated` leads from now on, if we are told."""
+        before = self._membership.committed
+        if now is not None:
+            self._membership.activate(now)
+        self.departure = departure_after(
+            self._membership.my_id, self._leader_id, before, self._membership.committed, designated
+        )
+
+    def _leave_if_we_must(self) -> None:
+        if self.departure is not None:
+            raise PeerError("the new configuration changes our role or our leader")
+
+    def _commit_config(self, service: LearnerService, type_: int, zxid: int, data: bytes | None) -> None:
+        """Who asked for it is answered even if we leave then."""
+        _, payload, designated = _without_activation(type_, data)
+        if payload is not None:
+            self._take_proposal(service, zxid, payload)
+        self._check_commit(zxid)
+        self._activate(self._config_seen(zxid), designated)
+        service.committed(1)
+        if self.departure is not None:
+            self._end_batch(service)
+            self._leave_if_we_must()
+
     # -- what our clients ask for (quorum.replica.Upstream)
 
     def forward(self, session: int, cxid: int, op: int, body: bytes, ids: AuthIds | None) -> None:
@@ -366,6 +429,26 @@ class Learning:
 
 
 _MODES = {DIFF: "DIFF", TRUNC: "TRUNC", SNAP: "SNAP"}
+
+
+def _without_activation(type_: int, data: bytes | None) -> tuple[int, bytes | None, int | None]:
+    """A packet that puts a configuration in force, as the plain one it extends, and the leader it names."""
+    if type_ == COMMITANDACTIVATE:
+        return COMMIT, None, read_long(data)
+    if type_ == INFORMANDACTIVATE:
+        return INFORM, _given(data)[8:], read_long(data)
+    return type_, data, None
+
+
+def _read_leaders_config(data: bytes | None) -> Ensemble | None:
+    """What NEWLEADER carries. Leaders before 3.5 send none."""
+    if not data:
+        return None
+    try:
+        return read_config_text(data.decode(), multi_address=True)
+    except (UnicodeDecodeError, BadValue) as failure:
+        log.warning("leaders_configuration_not_understood", reason=str(failure))
+        return None
 
 
 def _given(data: bytes | None) -> bytes:

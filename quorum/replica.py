@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from quorum.committed_log import CommittedLog
+from quorum.reconfiguration import Reconfiguration
 
 AuthIds = tuple[tuple[str, str], ...]
 
@@ -24,6 +25,13 @@ class Origin(Protocol):
 
 class Proposer(Protocol):
     """What a leader's service hands its transactions to; they come back through `committed`."""
+
+    def new_config(self, asked: Reconfiguration, zxid: int) -> str:
+        """The configuration that somebody asks for, as text. Raises the ZkError that refuses it.
+
+        It is proposed by the transaction with this zxid, which must be appended next, if at all.
+        """
+        ...
 
     def append(self, payload: bytes) -> None:
         """Propose the next transaction: its zxid is one above the one before."""
@@ -48,6 +56,9 @@ class Upstream(Protocol):
 class LeaderService(Protocol):
     """The server while it leads: it prepares all writes, and decides about sessions."""
 
+    def begin_batch(self) -> None:
+        """What follows arrived now, together."""
+
     def committed(self, count: int) -> None:
         """The oldest `count` proposals are committed: apply and answer them."""
 
@@ -66,6 +77,9 @@ class LeaderService(Protocol):
 
 class LearnerService(Protocol):
     """The server while it follows or observes."""
+
+    def begin_batch(self) -> None:
+        """What follows arrived now, together."""
 
     def proposed(self, payload: bytes) -> None:
         """The leader's next transaction; nothing changes before it is committed."""
@@ -105,7 +119,8 @@ class Replica(Protocol):
     def flush_log(self) -> None: ...
 
     def on_logged(self, callback: Callable[[int], None]) -> None:
-        """Whom to tell, from now on, that the oldest `count` unreported transactions are durable."""
+        """Whom to tell, from now on, that the oldest `count` unreported transactions are durable. A batch of
+        the service in office has begun then."""
 
     async def log_drained(self) -> None:
         """Returns once everything handed to `log` is durable and reported."""
@@ -146,7 +161,7 @@ class Replica(Protocol):
     def lead(self, epoch: int, proposer: Proposer) -> LeaderService:
         """Serve as leader: zxids start above epoch << 32, which counts as processed."""
 
-    def learn(self, upstream: Upstream) -> LearnerService:
+    def learn(self, upstream: Upstream, *, is_observer: bool) -> LearnerService:
         """Serve as follower or observer."""
 
     def serve_read_only(self) -> None:

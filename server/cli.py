@@ -76,18 +76,12 @@ def start(arguments: tuple[str, ...]) -> NoReturn:
 
 
 def load(arguments: tuple[str, ...]) -> "LoadedConfig":
-    """The configuration that the arguments of `start` name, if this version can run it."""
+    """The configuration that the arguments of `start` name, if this installation can run it."""
     from server.config_loading import load_config, load_direct_form
 
     if len(arguments) > 1:
         return load_direct_form(arguments, os.environ)
     loaded = load_config(Path(arguments[0]) if arguments else None, os.environ)
-    if loaded.config.is_distributed:
-        members = ", ".join(f"server.{server_id}" for server_id in loaded.config.ensemble.members)
-        raise ConfigError(
-            wording=f"this version runs standalone servers only, and {loaded.path} lists {members}",
-            remedy="remove the server lines, or keep running this ensemble with Apache ZooKeeper",
-        )
     if loaded.config.snapshot_compression == "snappy" and find_spec("cramjam") is None:
         raise ConfigError(
             wording="snappy snapshots need the library cramjam, which is not installed",

@@ -107,10 +107,14 @@ class Metrics:
 class MetricsReader:
     """Knows where every number is kept."""
 
-    pipeline: Pipeline
+    current_pipeline: Callable[[], Pipeline]  # it changes with the role
     connections: Callable[[], Iterable[ClientConnection]]
     host: Host
     started_ms: int  # of the clock that Pipeline.now_ms shows
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.current_pipeline()
 
     @property
     def connection_count(self) -> int:

@@ -6,6 +6,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
 
@@ -15,15 +16,20 @@ import trio
 from persistence.disk import RealDisk
 from persistence.errors import StorageError
 from persistence.offload import WorkerThread
+from quorum.election_links import CannotListen as NoElectionPort
+from quorum.network import RealNetwork
 from server import VERSION
 from server.client_fronts import FrontLimits, PlainFront
 from server.clock import SystemClock
 from server.config import LoadedConfig, ServerConfig
+from server.ensemble_member import EnsembleMember
 from server.four_letter_words import FourLetterWords
 from server.host_facts import RealHost
 from server.loading_progress import loading_progress
 from server.metrics import MetricsReader
+from server.replica import Replica
 from server.standalone import Standalone
+from server.standing import Standing
 from server.stream_front import StreamFront
 from server.world import World
 
@@ -32,6 +38,7 @@ log = structlog.get_logger()
 EXIT_OK = 0
 EXIT_UNEXPECTED = 1
 EXIT_DATA_DIR = 3
+EXIT_ELECTION_PORT = 14
 
 REMEDY = "The disk failed or is full: what was acknowledged is safe; mend it or make room, then start again"
 _BACKLOG_DEFAULT = 50
@@ -42,7 +49,7 @@ class CannotListen(Exception):
 
 
 def serve_until_signalled(loaded: LoadedConfig) -> int:
-    """Run a standalone server until SIGTERM or SIGINT; returns the exit code of the process."""
+    """Run a server until SIGTERM or SIGINT; returns the exit code of the process."""
     code = EXIT_OK
     try:
         trio.run(_serve, loaded, strict_exception_groups=True)
@@ -50,6 +57,8 @@ def serve_until_signalled(loaded: LoadedConfig) -> int:
         code = _stopped(EXIT_DATA_DIR, "Unable to access datadir, exiting abnormally", failures)
     except* CannotListen as failures:
         code = _stopped(EXIT_UNEXPECTED, "Unexpected exception, exiting abnormally", failures)
+    except* NoElectionPort as failures:
+        code = _stopped(EXIT_ELECTION_PORT, "Unable to take part in elections, exiting abnormally", failures)
     except* OSError as failures:
         code = _stopped(EXIT_UNEXPECTED, f"Severe unrecoverable error, exiting. {REMEDY}", failures)
     return code
@@ -82,29 +91,55 @@ async def _serve(loaded: LoadedConfig) -> None:
             random=Random(),
             clock=SystemClock(),
         )
-        server = Standalone.start(config, world, loading_progress())
-        server.pipeline.answer_word = _four_letter_words(server).answer
-        async with trio.open_nursery() as storage:
-            storage.start_soon(server.write_log)
-            try:
-                await _serve_clients(server, listener)
-            finally:
-                server.writer.finish()
+        if config.is_distributed:
+            member = EnsembleMember.open(
+                config, world, RealNetwork(), config_path=loaded.path, progress=loading_progress()
+            )
+            await _run(member.replica, listener, member.standing, member.run)
+        else:
+            server = Standalone.start(config, world, loading_progress())
+            await _run(server, listener, Standing)
 
 
-def _four_letter_words(server: Standalone) -> FourLetterWords:
-    pipeline = server.pipeline
+async def _run(
+    server: Replica,
+    listener: socket.socket | None,
+    standing: Callable[[], Standing],
+    take_part: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """The server's tasks; the nesting is the shutdown order."""
+    server.pipeline.answer_word = _four_letter_words(server, standing).answer
+    async with trio.open_nursery() as storage:
+        storage.start_soon(server.write_log)
+        try:
+            await _serve_clients(server, listener, take_part)
+        finally:
+            server.writer.finish()
+
+
+def _four_letter_words(server: Replica, standing: Callable[[], Standing]) -> FourLetterWords:
     metrics = MetricsReader(
-        pipeline=pipeline, connections=server.connections, host=RealHost(), started_ms=pipeline.now_ms
+        current_pipeline=lambda: server.pipeline,
+        connections=server.connections,
+        host=RealHost(),
+        started_ms=server.pipeline.now_ms,
     )
     return FourLetterWords(
-        config=server.config, dirs=server.dirs, metrics=metrics, digests=pipeline.digest_history
+        config=server.config,
+        dirs=server.dirs,
+        metrics=metrics,
+        digests=server.pipeline.digest_history,
+        standing=standing,
     )
 
 
-async def _serve_clients(server: Standalone, listener: socket.socket | None) -> None:
+async def _serve_clients(
+    server: Replica, listener: socket.socket | None, take_part: Callable[[], Awaitable[None]] | None
+) -> None:
     """Everything that ends when the process is told to stop."""
     async with trio.open_nursery() as serving:
+        if take_part is not None:
+            serving.start_soon(take_part)
         if listener is not None:
             front = _front(server)
             server.fronts.append(front)
@@ -119,7 +154,7 @@ async def _serve_clients(server: Standalone, listener: socket.socket | None) -> 
     server.fronts.clear()
 
 
-def _front(server: Standalone) -> PlainFront | StreamFront:
+def _front(server: Replica) -> PlainFront | StreamFront:
     """The fast front where the system has epoll, the general one elsewhere."""
     config = server.config
     limits = FrontLimits(
@@ -139,14 +174,20 @@ async def _wait_for_signal() -> None:
             return
 
 
-def _announce(server: Standalone, listener: socket.socket | None) -> None:
+def _announce(server: Replica, listener: socket.socket | None) -> None:
     config = server.config
     where = "no client port" if listener is None else _address_text(listener)
     log.info(f"PrepRequestProcessor (sid:0) started, reconfigEnabled={str(config.reconfig_enabled).lower()}")
     log.info(
-        f"Triokeeper {VERSION} serving on {where}, mode standalone, data in {config.data_dir}, "
+        f"Triokeeper {VERSION} serving on {where}, mode {_mode(config)}, data in {config.data_dir}, "
         f"zxid 0x{server.pipeline.tree.last_zxid:x}"
     )
+
+
+def _mode(config: ServerConfig) -> str:
+    if not config.is_distributed:
+        return "standalone"
+    return f"server {config.my_id} of {len(config.ensemble.members)} (looking for a leader)"
 
 
 def _address_text(listener: socket.socket) -> str:

@@ -27,20 +27,19 @@ class LeaderSeat:
         return self._pipeline.is_epoch_used_up
 
     def committed(self, count: int) -> None:
-        self._replica.begin_batch()
         self._pipeline.committed(count)
 
     def forwarded(self, origin: Origin, session: int, cxid: int, op: int, body: bytes, ids: AuthIds) -> None:
-        self._replica.begin_batch()
         self._pipeline.forwarded(origin, session, cxid, op, body, ids)
 
     def revalidate(self, origin: Origin, session: int, timeout_ms: int) -> bool:
-        self._replica.begin_batch()
         return self._pipeline.revalidate(origin, session, timeout_ms)
 
     def touch(self, session: int, timeout_ms: int) -> None:
-        self._replica.begin_batch()
         self._pipeline.touch(session, timeout_ms)
+
+    def begin_batch(self) -> None:
+        self._replica.begin_batch()
 
     def end_batch(self) -> None:
         self._replica.end_batch()
@@ -54,24 +53,22 @@ class LearnerSeat:
         self._pipeline = pipeline
 
     def proposed(self, payload: bytes) -> None:
-        self._replica.begin_batch()
         self._pipeline.proposed(payload)
 
     def committed(self, count: int) -> None:
-        self._replica.begin_batch()
         self._pipeline.committed(count)
 
     def sync_done(self) -> None:
-        self._replica.begin_batch()
         self._pipeline.sync_done()
 
     def revalidated(self, session: int, is_valid: bool) -> None:
-        self._replica.begin_batch()
         self._pipeline.revalidated(session, is_valid)
 
     def touched(self) -> list[tuple[int, int]]:
-        self._replica.begin_batch()
         return self._pipeline.touched()
+
+    def begin_batch(self) -> None:
+        self._replica.begin_batch()
 
     def end_batch(self) -> None:
         self._replica.end_batch()

@@ -79,7 +79,10 @@ def make_server(whitelist: frozenset[str] = ALL, standing: Standing | None = Non
     server = OneServer()
     connections: list[ClientConnection] = []
     metrics = MetricsReader(
-        pipeline=server.pipeline, connections=lambda: connections, host=PaperHost(), started_ms=STARTED_MS
+        current_pipeline=lambda: server.pipeline,
+        connections=lambda: connections,
+        host=PaperHost(),
+        started_ms=STARTED_MS,
     )
     words = FourLetterWords(
         config=ServerConfig(

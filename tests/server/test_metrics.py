@@ -40,7 +40,10 @@ class SmallHost:
 def values_of(server: OneServer, *clients: Client) -> dict[str, Number]:
     connections = [client.connection for client in clients]
     reader = MetricsReader(
-        pipeline=server.pipeline, connections=lambda: connections, host=SmallHost(), started_ms=400
+        current_pipeline=lambda: server.pipeline,
+        connections=lambda: connections,
+        host=SmallHost(),
+        started_ms=400,
     )
     flat = list(spelled(reader.read(Standing())))
     values = dict(flat)

@@ -1,0 +1,186 @@
+"""A member of an ensemble put together: configuration in, a peer with its replica out.
+
+The tasks are those of replica.py, and beside them `run`: elections, and one role after the other.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+
+from jute.quorum_records import ServerState
+from persistence.disk import Disk, read_chunks
+from persistence.recovery import Progress, ignore_progress
+from quorum.config_files import ConfigFiles
+from quorum.election import ElectionTiming
+from quorum.election_links import LinkSettings
+from quorum.elector import ElectionSettings, Elector
+from quorum.epochs import EpochKeeper
+from quorum.membership import Membership
+from quorum.network import Network
+from quorum.peer import Peer
+from quorum.reconfiguration import ReconfigRules
+from quorum.server_lines import Role, config_text
+from quorum.settings import PeerSettings
+from server.config import ServerConfig
+from server.replica import Replica
+from server.standing import Standing
+from server.world import World
+
+_STATES = {
+    ServerState.LOOKING: "looking",
+    ServerState.LEADING: "leading",
+    ServerState.FOLLOWING: "following",
+    ServerState.OBSERVING: "observing",
+}
+
+
+def peer_settings(config: ServerConfig) -> PeerSettings:
+    tick_s = config.tick_ms / 1000
+    connect_ticks = config.connect_to_learner_master_limit_ticks or config.init_limit_ticks
+    return PeerSettings(
+        tick_s=tick_s,
+        init_limit_s=config.init_limit_ticks * tick_s,
+        sync_limit_s=config.sync_limit_ticks * tick_s,
+        connect_limit_s=connect_ticks * tick_s,
+        data_bytes_max=config.jute_maxbuffer_bytes + config.jute_extrasize_bytes,
+        reconfig_enabled=config.reconfig_enabled,
+        reconfig=ReconfigRules(
+            voters_min=2 if config.standalone_enabled else 1, multi_address=config.multi_address_enabled
+        ),
+        force_snapshot_sync=config.force_snapshot_sync,
+        observer_delay_s=config.observer_election_delay_ms / 1000,
+        observer_logs=config.observer_sync_enabled,
+        read_only_enabled=config.read_only_mode_enabled,
+        leader_host_is_any=config.quorum_listen_on_all_ips,
+    )
+
+
+def election_settings(config: ServerConfig) -> ElectionSettings:
+    initiation_ms = config.quorum_cnxn_timeout_ms
+    if initiation_ms <= 0:
+        initiation_ms = config.tick_ms * config.sync_limit_ticks
+    return ElectionSettings(
+        timing=ElectionTiming(
+            resend_min_ms=config.election_notification_min_ms,
+            resend_max_ms=config.election_notification_max_ms,
+        ),
+        links=LinkSettings(
+            connect_timeout_s=config.cnx_timeout_ms / 1000,
+            initiation_timeout_s=initiation_ms / 1000,
+            bind_tries_max=config.election_port_bind_retry,
+            listens_on_all=config.quorum_listen_on_all_ips,
+            sends_all_addresses=config.multi_address_enabled,
+        ),
+        reconfig_enabled=config.reconfig_enabled,
+    )
+
+
+@attrs.define(eq=False)
+class EnsembleMember:
+    """One server of an ensemble."""
+
+    config: ServerConfig
+    replica: Replica
+    membership: Membership
+    peer: Peer
+
+    @classmethod
+    def open(
+        cls,
+        config: ServerConfig,
+        world: World,
+        network: Network,
+        *,
+        config_path: Path | None = None,
+        progress: Progress = ignore_progress,
+    ) -> "EnsembleMember":
+        """Read the data directory and be ready to take part. Blocks, and may take long."""
+        assert config.my_id is not None
+        replica = Replica.open(config, world, server_id=config.my_id, progress=progress)
+        epochs = EpochKeeper(world.disk, replica.dirs.snap_dir, replica.last_zxid)
+        membership = _membership(config, world.disk, config_path)
+        elector = Elector(
+            config.my_id,
+            network,
+            election_settings(config),
+            membership.committed,
+            last_seen=membership.last_seen,
+            ask_oracle=_oracle(config, world.disk),
+        )
+        peer = Peer(
+            settings=peer_settings(config),
+            membership=membership,
+            network=network,
+            replica=replica,
+            epochs=epochs,
+            elector=elector,
+            offload=world.snapshot_offload,
+            random=world.random,
+        )
+        member = cls(config, replica, membership, peer)
+        membership.on_change(member._show_config)
+        member._show_config()
+        return member
+
+    def _show_config(self) -> None:
+        """Let clients read who is in the ensemble."""
+        committed = self.membership.committed
+        self.replica.set_config(config_text(committed), committed.version)
+
+    async def run(self) -> None:
+        """Take part until cancelled."""
+        await self.peer.run()
+
+    # -- what operators are shown
+
+    def standing(self) -> Standing:
+        pipeline = self.replica.pipeline
+        return Standing(
+            mode=pipeline.mode,
+            is_serving=pipeline.is_serving,
+            monitor_values={"peer_state": self._peer_state()},
+            gauges={"quorum_size": len(self.membership.committed.voters)},
+            ensemble_conf=self._conf(),
+        )
+
+    def _peer_state(self) -> str:
+        state = self.peer.state
+        if state is ServerState.LOOKING:
+            return _STATES[state]
+        return f"{_STATES[state]} - {'broadcast' if self.replica.pipeline.is_serving else 'synchronization'}"
+
+    def _conf(self) -> str:
+        config, me = self.config, self.membership.me
+        lines = [
+            f"initLimit={config.init_limit_ticks}",
+            f"syncLimit={config.sync_limit_ticks}",
+            f"electionAlg={config.election_alg}",
+            f"electionPort={'|'.join(str(each.election_port) for each in me.addresses)}",
+            f"quorumPort={'|'.join(str(each.quorum_port) for each in me.addresses)}",
+            f"peerType={int(self.membership.role is Role.OBSERVER)}",
+            "membership: ",
+            config_text(self.membership.committed),
+        ]
+        return "\n".join(lines)
+
+
+def _membership(config: ServerConfig, disk: Disk, config_path: Path | None) -> Membership:
+    assert config.my_id is not None
+    files = None if config_path is None or not config.reconfig_enabled else ConfigFiles(disk, config_path)
+    return Membership(
+        config.my_id,
+        config.ensemble,
+        last_seen=None if files is None else files.load_next(),
+        reconfig_enabled=config.reconfig_enabled,
+        files=files,
+        ask_oracle=_oracle(config, disk),
+    )
+
+
+def _oracle(config: ServerConfig, disk: Disk) -> Callable[[], bool] | None:
+    """Whether the oracle's file, if there is one, begins with a 1."""
+    path = config.oracle_path
+    if path is None:
+        return None
+    return lambda: disk.exists(path) and b"".join(read_chunks(disk, path)).startswith(b"1")

@@ -26,7 +26,7 @@ import trio
 from jute.framing import FrameBuffer, FrameError, frame
 from jute.quorum_records import Initiation, decode_initiation, encode_initiation
 from jute.record import DecodeError, Truncated
-from quorum.errors import PeerError
+from quorum.errors import CannotListen, PeerError
 from quorum.network import Network
 from quorum.server_lines import Address, Ensemble, bracketed, host_and_ports
 from quorum.setting_text import BadValue, port_number
@@ -36,17 +36,15 @@ log = structlog.get_logger()
 MESSAGE_BYTES_MAX = 524_288
 HALF_OPEN_MAX = 64  # connections that have not said who they are; the oldest gives way to a new one
 STRANGERS_MAX = 256  # connected servers that no configuration lists
-KNOCK_PATIENCE_S = 0.1  # how long a larger id is given to dial back before it is knocked at again
+# How long a larger id is given to dial back before it is knocked at again. A knock that comes in so soon
+# after we dialled has crossed our dial: it is answered already.
+KNOCK_PATIENCE_S = 0.1
 BIND_RETRY_S = 1
 ANONYMOUS_OBSERVER = (1 << 63) - 1  # what observers of long ago called themselves
 WILDCARDS = ("0.0.0.0", "::")
 CHUNK_BYTES = 65_536
 
 _BROKEN = (trio.BrokenResourceError, trio.ClosedResourceError)
-
-
-class CannotListen(Exception):
-    """The election port cannot be bound: without it this server takes part in no election."""
 
 
 @attrs.frozen(kw_only=True)
@@ -81,7 +79,7 @@ class _Peer:
     has_news: trio.Event = attrs.field(factory=trio.Event)  # set with `waiting`
     link: trio.CancelScope | None = None  # of the one connection in use
     dialling: trio.CancelScope | None = None  # of the one dial under way
-    knocked_at: float = -math.inf  # when we knocked there
+    dialled_at: float = -math.inf  # when we dialled it, or knocked there
     called_from: Sequence[Endpoint] = ()  # where it asked to be dialled back
 
     def take_call(self) -> Sequence[Endpoint]:
@@ -143,13 +141,14 @@ class ElectionLinks:
     # -- out
 
     def _want(self, peer: _Peer) -> None:
-        is_waiting_for_call = (
-            peer.sid > self._my_id and trio.current_time() < peer.knocked_at + KNOCK_PATIENCE_S
-        )
+        is_waiting_for_call = peer.sid > self._my_id and self._has_just_dialled(peer)
         if peer.link is None and peer.dialling is None and not is_waiting_for_call:
             peer.dialling = trio.CancelScope()
             self._wanted[peer.sid] = peer
             self._is_wanting.set()
+
+    def _has_just_dialled(self, peer: _Peer) -> bool:
+        return trio.current_time() < peer.dialled_at + KNOCK_PATIENCE_S
 
     async def _dial_wanted(self) -> NoReturn:
         async with trio.open_nursery() as dials:
@@ -163,18 +162,19 @@ class ElectionLinks:
     async def _dial(self, peer: _Peer) -> None:
         assert peer.dialling is not None
         endpoints = [*peer.take_call(), *self._endpoints(peer.sid)]
+        peer.dialled_at = trio.current_time()
         stream: trio.abc.Stream | None = None
         with peer.dialling:
             stream = await self._reach(peer.sid, endpoints)
         peer.dialling = None
         if stream is None:
+            peer.dialled_at = -math.inf
             if peer.called_from:  # it called meanwhile: it is there now
                 self._want(peer)
             else:
                 self._listener.dial_failed(peer.sid)
                 self._forget_stranger(peer)
         elif peer.sid > self._my_id:
-            peer.knocked_at = trio.current_time()
             await _close(stream)
         else:
             await self._keep(peer, stream)
@@ -278,13 +278,17 @@ class ElectionLinks:
         sid = self._sid_in(initiation)
         self._check_room_for(sid)
         if sid > self._my_id:
+            self._peer(sid).dialled_at = -math.inf  # the call we waited for
             await self._keep(self._peer(sid), stream, rest)
             return
         called_from = _read_endpoints(initiation.addresses)
         await trio.aclose_forcefully(stream)
         peer = self._peer(sid)
-        _drop_link(peer)  # it would not call if it had one
         peer.called_from = called_from
+        is_busy = peer.link is not None or peer.dialling is not None
+        if is_busy and self._has_just_dialled(peer):
+            return
+        _drop_link(peer)  # it would not call if it had one
         if peer.dialling is not None:
             peer.dialling.cancel()
         self._want(peer)

@@ -16,13 +16,12 @@ import trio
 from persistence.disk import RealDisk
 from persistence.errors import StorageError
 from persistence.offload import WorkerThread
-from quorum.election_links import CannotListen as NoElectionPort
+from quorum.errors import CannotListen as NoElectionPort
 from quorum.network import RealNetwork
 from server import VERSION
 from server.client_fronts import FrontLimits, PlainFront
 from server.clock import SystemClock
 from server.config import LoadedConfig, ServerConfig
-from server.ensemble_member import EnsembleMember
 from server.four_letter_words import FourLetterWords
 from server.host_facts import RealHost
 from server.loading_progress import loading_progress
@@ -92,6 +91,8 @@ async def _serve(loaded: LoadedConfig) -> None:
             clock=SystemClock(),
         )
         if config.is_distributed:
+            from server.ensemble_member import EnsembleMember  # a standalone server starts without
+
             member = EnsembleMember.open(
                 config, world, RealNetwork(), config_path=loaded.path, progress=loading_progress()
             )

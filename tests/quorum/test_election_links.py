@@ -13,7 +13,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from jute.framing import frame
 from jute.quorum_records import Initiation, decode_initiation, encode_initiation
-from quorum.election_links import HALF_OPEN_MAX, CannotListen, ElectionLinks, LinkSettings
+from quorum.election_links import HALF_OPEN_MAX, KNOCK_PATIENCE_S, ElectionLinks, LinkSettings
+from quorum.errors import CannotListen
 from tests.quorum.election_scenario import ensemble_of
 from tests.quorum.memory_network import MemoryNetwork
 
@@ -119,6 +120,7 @@ async def test_a_smaller_id_that_knocks_is_called_back(two: Two, autojump_clock:
     old, new = await two.listen_as(ADDRESS_1), await two.listen_as(("elsewhere", 77))
     two.links.send(1, b"vote")
     stream = await old.accept()
+    await trio.sleep(KNOCK_PATIENCE_S)
     knock = await two.call(1, "elsewhere:77")
     assert await knock.receive_some(1000) == b""
     called = await new.accept()
@@ -126,6 +128,20 @@ async def test_a_smaller_id_that_knocks_is_called_back(two: Two, autojump_clock:
     assert await read(stream) == b""
     assert await read(called) == INITIATION_OF_2 + frame(b"vote")  # again: it may have been lost
     assert two.told.lost == []
+
+
+async def test_a_knock_that_crossed_our_dial_changes_nothing(two: Two, autojump_clock: MockClock) -> None:
+    """Both sides had something to say at once; unless our dial fails, then the knock is news."""
+    listener = await two.listen_as(ADDRESS_1)
+    two.links.send(1, b"vote")
+    stream = await listener.accept()
+    await two.call(1)
+    assert await read(stream) == INITIATION_OF_2 + frame(b"vote")
+    assert await read(stream) == b"nothing"
+    await stream.aclose()
+    await wait_all_tasks_blocked()
+    await two.call(1)
+    assert await read(await listener.accept()) == INITIATION_OF_2 + frame(b"vote")
 
 
 async def test_a_caller_that_names_no_real_host_is_called_where_it_is_listed(two: Two) -> None:
@@ -174,6 +190,7 @@ async def test_a_call_while_a_dial_is_failing_is_answered(two: Two, autojump_clo
     two.network.silent.add("zoo1")
     two.links.send(1, b"vote")
     listener = await two.listen_as(("elsewhere", 1))
+    await trio.sleep(KNOCK_PATIENCE_S)
     await two.call(1, "elsewhere:1")
     assert await read(await listener.accept()) == INITIATION_OF_2 + frame(b"vote")
     assert two.told.failed == []

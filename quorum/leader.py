@@ -296,10 +296,13 @@ class Leader:
             self._commit_up_to(FOR_EVER)
 
     def _commit_up_to(self, zxid: int) -> None:
+        """A sync is answered between the commits it stands between: a learner that heard of the later ones
+        first would take them for somebody else's (T2)."""
         broadcast, service = self._broadcast, self._service
         assert broadcast is not None
-        if payloads := broadcast.commit(up_to=zxid):
-            assert service is not None
+        if service is None:
+            return
+        while payloads := broadcast.commit(up_to=min(zxid, service.sync_due)):
             self._announce(payloads)
             service.committed(len(payloads))
 

@@ -59,8 +59,14 @@ class LeaderService(Protocol):
     def begin_batch(self) -> None:
         """What follows arrived now, together."""
 
+    @property
+    def sync_due(self) -> int:
+        """The zxid up to which proposals may be committed together: when they are, a sync is answered, which
+        no later commit may overtake. Beyond all zxids if no sync waits."""
+        ...
+
     def committed(self, count: int) -> None:
-        """The oldest `count` proposals are committed: apply and answer them."""
+        """The oldest `count` proposals are committed: apply and answer them, and the syncs they release."""
 
     def forwarded(self, origin: Origin, session: int, cxid: int, op: int, body: bytes, ids: AuthIds) -> None:
         """A learner's request: becomes exactly one proposal, or a sync answered in its turn."""

@@ -20,6 +20,7 @@ from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, Txn
 
 _INT = Struct(">i")
 _SYNC = int(OpCode.SYNC)
+NO_ZXID = (1 << 63) - 1
 _MASK64 = 0xFFFFFFFFFFFFFFFF
 
 
@@ -98,6 +99,11 @@ class OrderingPipeline(Pipeline):
             self._syncs.append((self.preparer.zxid, synced))
         else:
             synced.sync_done()
+
+    @property
+    def sync_due(self) -> int:
+        """The zxid that the oldest sync waits for, or one beyond all others."""
+        return self._syncs[0][0] if self._syncs else NO_ZXID
 
     def open_session(self, connection: ClientConnection) -> None:
         session_id = self.sessions.new_id()

@@ -26,6 +26,10 @@ class LeaderSeat:
         """Whether there is no zxid left: somebody must be elected, for a new epoch."""
         return self._pipeline.is_epoch_used_up
 
+    @property
+    def sync_due(self) -> int:
+        return self._pipeline.sync_due
+
     def committed(self, count: int) -> None:
         self._pipeline.committed(count)
 

@@ -95,6 +95,14 @@ class Elector:
         """The leader we elected has opened this epoch: newcomers must hear the same from all of us."""
         self.current_vote = attrs.evolve(self.current_vote, peer_epoch=epoch)
 
+    def appoint(self, leader: int, zxid: int) -> Vote:
+        """A reconfiguration, with this zxid, has made a server leader: there is no election."""
+        self.current_vote = Vote(leader, zxid, -1, -1)
+        is_me = leader == self._my_id
+        self.state = ServerState.LEADING if is_me else self._electorate.learning_state(self._my_id)
+        log.info("leader_appointed", leader=leader, state=self.state.name)
+        return self.current_vote
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve the election port until cancelled; started once it is bound. Raises CannotListen."""
         await self._links.run(task_status=task_status)

@@ -80,12 +80,23 @@ class Membership:
         """A configuration is proposed, or a leader says which one it completes."""
         if not self.reconfig_enabled or ensemble.version == self.last_seen.version:
             return
-        if ensemble.version < self.last_seen.version:
-            log.warning("proposed_members_dropped", version=hex(self.last_seen.version))
+        if ensemble.version <= self.committed.version:
+            self._take_back()
+            return
         log.info("members_proposed", version=hex(ensemble.version), servers=list(ensemble.members))
         self.last_seen = self._with_static_client(ensemble)
         if self._files is not None:
             self._files.save_next(self.last_seen)
+        self._tell()
+
+    def _take_back(self) -> None:
+        """Nothing is proposed that is not in force."""
+        if self.last_seen.version == self.committed.version:
+            return
+        log.warning("proposed_members_dropped", version=hex(self.last_seen.version))
+        self.last_seen = self.committed
+        if self._files is not None:
+            self._files.forget_next()
         self._tell()
 
     def activate(self, ensemble: Ensemble) -> None:

@@ -66,8 +66,9 @@ class Peer:
         """Take part until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self._elector.run)
+            vote: Vote | None = None
             while True:
-                await self._take_role(await self._look())
+                vote = await self._take_role(vote or await self._look())
 
     async def _look(self) -> Vote:
         """Find a leader; meanwhile, if that is allowed, serve clients that only want to read."""
@@ -80,6 +81,7 @@ class Peer:
             await self._replica.retire()
             if not isinstance(outcome, ConfigAdopted):
                 return outcome
+            self._membership.activate(outcome.ensemble)
 
     def _candidacy(self) -> tuple[int, int]:
         return self._replica.last_zxid, self._epochs.current
@@ -88,7 +90,8 @@ class Peer:
         await trio.sleep(max(_READ_ONLY_AFTER_S_MIN, self._settings.tick_s))
         self._replica.serve_read_only()
 
-    async def _take_role(self, vote: Vote) -> None:
+    async def _take_role(self, vote: Vote) -> Vote | None:
+        """Lead or learn until that ends; returns the next leader, if a new configuration has named it."""
         try:
             if vote.leader == self._membership.my_id:
                 reason = await self._lead()
@@ -96,12 +99,23 @@ class Peer:
                 reason = await self._learn_from(vote.leader)
             log.warning("role_ended", role=self._elector.state.name, reason=reason)
             is_observer = self._elector.state is ServerState.OBSERVING
-            self._elector.state = ServerState.LOOKING
+            next_leader = self._next_leader()
+            if next_leader is None:
+                self._elector.state = ServerState.LOOKING
         finally:
             self.leader = self.learning = None
         await self._replica.retire()
+        if next_leader is not None:
+            return self._elector.appoint(next_leader, self._membership.committed.version)
         if is_observer:
             await trio.sleep(self._random.random() * self._settings.observer_delay_s)
+        return None
+
+    def _next_leader(self) -> int | None:
+        if self.leader is not None:
+            return self.leader.successor
+        departure = None if self.learning is None else self.learning.departure
+        return None if departure is None else departure.next_leader
 
     async def _lead(self) -> str:
         self.leader = Leader(

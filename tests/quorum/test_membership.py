@@ -110,8 +110,9 @@ def test_what_was_never_agreed_on_gives_way_to_what_a_leader_says(disk: MemoryDi
     established = membership.committed
     membership.see(with_fourth())
     membership.see(established)
-    assert membership.last_seen is not None
+    assert membership.last_seen == established
     assert membership.pending_verifier() is None
+    assert "zoo.cfg.dynamic.next" not in files(disk)
 
 
 def test_an_older_configuration_is_never_put_in_force(disk: MemoryDisk) -> None:

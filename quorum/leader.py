@@ -331,10 +331,19 @@ class Leader:
 
     # -- reconfiguration
 
-    def new_config(self, asked: Reconfiguration, zxid: int) -> str:
+    def new_config(
+        self,
+        joining: str | None,
+        leaving: str | None,
+        new_members: str | None,
+        from_version: int,
+        zxid: int,
+    ) -> str:
         followers = [each for each in self.learners.values() if each.is_forwarding and not each.is_observer]
         self._asked_config = next_ensemble(
-            asked,
+            Reconfiguration(
+                joining=joining, leaving=leaving, new_members=new_members, from_version=from_version
+            ),
             self._membership.committed,
             self._membership.last_seen,
             version=zxid,

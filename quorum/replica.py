@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from quorum.committed_log import CommittedLog
-from quorum.reconfiguration import Reconfiguration
 
 AuthIds = tuple[tuple[str, str], ...]
 
@@ -26,8 +25,15 @@ class Origin(Protocol):
 class Proposer(Protocol):
     """What a leader's service hands its transactions to; they come back through `committed`."""
 
-    def new_config(self, asked: Reconfiguration, zxid: int) -> str:
-        """The configuration that somebody asks for, as text. Raises the ZkError that refuses it.
+    def new_config(
+        self,
+        joining: str | None,
+        leaving: str | None,
+        new_members: str | None,
+        from_version: int,
+        zxid: int,
+    ) -> str:
+        """The configuration that a client asks for, as text. Raises the ZkError that refuses it.
 
         It is proposed by the transaction with this zxid, which must be appended next, if at all.
         """

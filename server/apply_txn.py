@@ -24,6 +24,7 @@ from server.txns import (
     DELETES,
     ERROR,
     MULTI,
+    RECONFIG,
     SET_ACL,
     Args,
     Txn,
@@ -54,7 +55,8 @@ def apply_txn(tree: DataTree, txn: Txn) -> tuple[int, bytes]:
 def _apply_one(tree: DataTree, type_: int, args: Args, txn: Txn) -> bytes:
     if type_ in DATA_CHANGES:
         path, data, version = args
-        return tree.set_data(path, data, version, txn.zxid, txn.time_ms)[-STAT_BYTES:]
+        body = tree.set_data(path, data, version, txn.zxid, txn.time_ms)
+        return body if type_ == RECONFIG else body[-STAT_BYTES:]
     if type_ in CREATES:
         return _apply_create(tree, type_, args, txn)
     if type_ in DELETES:

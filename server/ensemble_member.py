@@ -84,6 +84,7 @@ class EnsembleMember:
     replica: Replica
     membership: Membership
     peer: Peer
+    _shown_version: int | None = None
 
     @classmethod
     def open(
@@ -119,6 +120,7 @@ class EnsembleMember:
             random=world.random,
         )
         member = cls(config, replica, membership, peer)
+        membership.on_change(lambda: elector.set_members(membership.committed, membership.last_seen))
         membership.on_change(member._show_config)
         member._show_config()
         return member
@@ -126,7 +128,9 @@ class EnsembleMember:
     def _show_config(self) -> None:
         """Let clients read who is in the ensemble."""
         committed = self.membership.committed
-        self.replica.set_config(config_text(committed), committed.version)
+        if committed.version != self._shown_version:
+            self._shown_version = committed.version
+            self.replica.set_config(config_text(committed), committed.version)
 
     async def run(self) -> None:
         """Take part until cancelled."""
@@ -167,11 +171,17 @@ class EnsembleMember:
 
 def _membership(config: ServerConfig, disk: Disk, config_path: Path | None) -> Membership:
     assert config.my_id is not None
-    files = None if config_path is None or not config.reconfig_enabled else ConfigFiles(disk, config_path)
+    files, last_seen = None, None
+    if config_path is not None and config.reconfig_enabled:
+        files = ConfigFiles(disk, config_path)
+        if config.dynamic_config_file is None:  # the operator's own list, and what came before it is void
+            files.back_up()
+        else:
+            last_seen = files.load_next()
     return Membership(
         config.my_id,
         config.ensemble,
-        last_seen=None if files is None else files.load_next(),
+        last_seen=last_seen,
         reconfig_enabled=config.reconfig_enabled,
         files=files,
         ask_oracle=_oracle(config, disk),

@@ -12,6 +12,7 @@ Invariants:
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
 from jute.errors import (
@@ -75,6 +76,9 @@ _WITH_TTL: Final = frozenset(mode.value for mode in CreateMode if mode.is_ttl)
 _FLAGS: Final = frozenset(mode.value for mode in CreateMode)
 
 
+# From joining, leaving and new members, the version to start from and a zxid to a configuration's text.
+NewConfig = Callable[[str | None, str | None, str | None, int, int], str]
+
 FROM_TREE: Final = -1
 
 # An `auth` entry grows to one for each id of the client, in every create of a multi: without a bound, one
@@ -125,6 +129,7 @@ class Preparer:
         ttl_nodes: bool = False,
         lists_ephemerals: bool = True,
         reconfig_enabled: bool = False,
+        new_config: NewConfig | None = None,
     ) -> None:
         self._tree = tree
         self._sessions = sessions
@@ -134,6 +139,7 @@ class Preparer:
         self._ttl_nodes = ttl_nodes
         self._lists_ephemerals = lists_ephemerals
         self._reconfig_enabled = reconfig_enabled
+        self._new_config = new_config
         self.zxid = tree.last_zxid
         self.digest = tree.digest
         self.pending: dict[bytes, Change] = {}
@@ -262,7 +268,7 @@ class Preparer:
         if type_ == DELETE_CONTAINER:
             return type_, self._delete_container(args)
         assert type_ == RECONFIG, type_
-        raise self._reconfig_refusal()
+        return type_, self._reconfig(args)
 
     def _set_data(self, args: Any) -> Any:
         path, data, expected = args
@@ -330,11 +336,23 @@ class Preparer:
         self._remove(path, node)
         return (path,)
 
-    def _reconfig_refusal(self) -> ZkError:
+    def _reconfig(self, args: Any) -> Any:
+        """Whoever leads the ensemble knows what may be asked for; a server on its own has nobody to ask."""
+        joining, leaving, new_members, from_version = args
         if not self._reconfig_enabled:
-            return ReconfigDisabled()
+            raise ReconfigDisabled
         self._sessions.check(self._session)
-        return Unimplemented()
+        if self._new_config is None:
+            raise Unimplemented
+        text = self._new_config(
+            _text(joining), _text(leaving), _text(new_members), from_version, self.zxid
+        ).encode()
+        node = self._existing(paths.CONFIG)
+        self._rules.check(node.acl, Perms.WRITE, self._ids)
+        assert node.body is not None
+        data = len(text).to_bytes(4, "big") + text
+        self._change(paths.CONFIG, node, with_data(node.body, data, -1, self.zxid, self._time_ms))
+        return (paths.CONFIG, data, -1)
 
     def _create(self, type_: int, args: Any) -> Any:
         path, data, acl, flags, ttl = args
@@ -480,6 +498,10 @@ class Preparer:
 
 def _is_owned(change: Change, session: int) -> bool:
     return change.body is not None and change.owner == session
+
+
+def _text(wire: bytes | None) -> str | None:
+    return None if wire is None else wire.decode("utf-8", "replace")
 
 
 def _owner(type_: int, flags: int, ttl: int, session: int) -> int:

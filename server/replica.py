@@ -48,7 +48,7 @@ from server.not_serving import NotServingPipeline
 from server.ordering import OrderingPipeline
 from server.paths import CONFIG
 from server.pipeline import Limits, Pipeline, ServerState
-from server.prepare_txn import Preparer
+from server.prepare_txn import NewConfig, Preparer
 from server.read_only import ReadOnlyPipeline
 from server.seats import LeaderSeat, LearnerSeat
 from server.standing import FOLLOWER, OBSERVER
@@ -369,7 +369,8 @@ class Replica:
             self.config.tick_ms, local.next_id, local, others_are_local=self.config.local_sessions_enabled
         )
         self._open_known(sessions)
-        pipeline = LeadingPipeline(self.state, sessions, local, self.preparer(sessions), proposer)
+        preparer = self.preparer(sessions, proposer.new_config)
+        pipeline = LeadingPipeline(self.state, sessions, local, preparer, proposer)
         self._assume(pipeline)
         pipeline.close_ownerless()
         return LeaderSeat(self, pipeline)
@@ -428,7 +429,7 @@ class Replica:
         for session_id, timeout_ms in self.tree.session_timeouts_ms.items():
             sessions.open(session_id, timeout_ms, now_ms)
 
-    def preparer(self, sessions: Sessions) -> Preparer:
+    def preparer(self, sessions: Sessions, new_config: NewConfig | None = None) -> Preparer:
         config = self.config
         return Preparer(
             self.tree,
@@ -439,6 +440,7 @@ class Replica:
             ttl_nodes=config.extended_types_enabled,
             lists_ephemerals=config.close_session_txn_enabled,
             reconfig_enabled=config.reconfig_enabled,
+            new_config=new_config,
         )
 
     # -- tasks beside serving

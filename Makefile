@@ -69,6 +69,15 @@ hooks: setup ## run make lint before every commit
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pre-commit
 	$(BIN)/pre-commit install
 
+SEEDS ?= $(if $(SEED),$(SEED),1:100)
+MINUTES ?= 1
+JOBS ?= 1
+
+.PHONY: sim
+sim: setup ## whole ensembles under faults on virtual clocks, networks and disks: SEEDS=1:3000, or SEED=7 with its trace
+	$(BIN)/python -m tests.sim.run --seeds $(SEEDS) --minutes $(MINUTES) --jobs $(JOBS) $(if $(SEED),--trace) \
+	    $(if $(STANDALONE),--standalone) $(if $(PLANT),--plant $(PLANT)) $(ARGS)
+
 .PHONY: compat
 compat: setup ## stock clients and tools against this server and against Apache's
 	$(BIN)/python -m pytest compat-tests

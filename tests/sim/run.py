@@ -16,13 +16,16 @@ from types import FrameType
 
 import structlog
 
+from tests.sim.planted import NAMES, planted
 from tests.sim.scenario import draw_scenario
 from tests.sim.simulation import Report, simulate
 
 REAL_SECONDS_MAX = 300
 
 
-def run_seed(seed: int, *, minutes: float, is_ensemble: bool, is_traced: bool = False) -> Report:
+def run_seed(
+    seed: int, *, minutes: float, is_ensemble: bool, is_traced: bool = False, plant: str | None = None
+) -> Report:
     scenario = draw_scenario(seed, minutes * 60, is_ensemble=is_ensemble)
     if is_traced:
         print(scenario)
@@ -32,7 +35,8 @@ def run_seed(seed: int, *, minutes: float, is_ensemble: bool, is_traced: bool = 
     signal.signal(signal.SIGALRM, partial(_hangs, seed))
     signal.alarm(REAL_SECONDS_MAX)
     try:
-        return simulate(scenario, print if is_traced else None)
+        with planted(plant):
+            return simulate(scenario, print if is_traced else None)
     finally:
         signal.alarm(0)
 
@@ -66,16 +70,25 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--standalone", action="store_true", help="one server instead of an ensemble")
     parser.add_argument("--trace", action="store_true", help="print every event")
+    parser.add_argument(
+        "--plant", choices=NAMES, help="put a bug in, and stop at the first seed that finds it"
+    )
     options = parser.parse_args(arguments)
     first, _, last = options.seeds.partition(":")
     seeds = range(int(first), int(last) if last else int(first) + 1)
     run = partial(
-        run_seed, minutes=options.minutes, is_ensemble=not options.standalone, is_traced=options.trace
+        run_seed,
+        minutes=options.minutes,
+        is_ensemble=not options.standalone,
+        is_traced=options.trace,
+        plant=options.plant,
     )
     started = time.monotonic()
     total = Summary(options.minutes, options.standalone)
     for report in _reports(run, seeds, options.jobs):
         total.add(report)
+        if options.plant and report.violations:
+            break
     total.show(time.monotonic() - started)
     return 1 if total.failed else 0
 
@@ -95,13 +108,13 @@ class Summary:
         self._is_standalone = is_standalone
         self._seeds = 0
         self._simulated_s = 0.0
-        self._real_s = 0.0
+        self._cpu_s = 0.0
         self._counts: Counter[str] = Counter()
 
     def add(self, report: Report) -> None:
         self._seeds += 1
         self._simulated_s += report.simulated_s
-        self._real_s += report.real_s
+        self._cpu_s += report.cpu_s
         self._counts += report.counts
         if report.violations:
             self.failed.append(report.seed)
@@ -118,7 +131,7 @@ class Summary:
         print(f"{self._seeds} seeds, {len(self.failed)} failed, {elapsed_s:.0f} s")
         print(
             f"{self._simulated_s / 3600:.2f} simulated hours, "
-            f"{self._simulated_s / max(self._real_s, 1e-9):.1f} of them in an hour of one core"
+            f"{self._simulated_s / max(self._cpu_s, 1e-9):.1f} of them in an hour of one core"
         )
         print("faults:", ", ".join(f"{count} {name}" for name, count in faults.items()))
         print("events:", ", ".join(f"{count} {name}" for name, count in others.items()))

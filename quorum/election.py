@@ -17,8 +17,10 @@ Rules, beyond that:
 
 Apache ZooKeeper waits there for 200 ms without a word. Here the wait ends as soon as nobody is left to wait
 for: each other voter that could win has been heard in this round, or could not be reached in it. A voter that
-is merely slow is waited for. And a voter found to vote for less than we do, in our own round, is told our
-vote again: it was not looking yet when we told it, and the original would leave it at that for 200 ms.
+is merely slow is waited for, and so is one of which we know nothing but a notification that may be old.
+
+And a voter found to vote for less than we do, in our own round, is told our vote again: it was not looking
+yet when we told it, and the original would leave it at that for 200 ms.
 """
 
 from collections.abc import Callable, Mapping
@@ -94,8 +96,11 @@ class Electorate:
 
 @attrs.frozen
 class Heard:
+    """A server's notification. The first on a connection may be an old one, sent again to be sure."""
+
     sid: int
     notification: Notification
+    may_be_old: bool = False
 
 
 @attrs.frozen
@@ -314,9 +319,9 @@ class Election:
         self._told_again.discard(sid)
         vote = _vote_in(notification)
         if notification.state is ServerState.LOOKING:
-            outputs += self._on_looking(sid, vote)
+            outputs += self._on_looking(heard, vote)
         elif notification.state is not ServerState.OBSERVING:
-            decision = self._on_decided(sid, notification, vote)
+            decision = self._on_decided(heard, vote)
             if decision is not None:
                 return [*outputs, decision]
         return outputs + self._conclude(now, heard_somebody=True)
@@ -331,7 +336,8 @@ class Election:
         is_newer = read.version > self._electorate.committed.version
         return [AdoptConfig(read)] if is_newer and self._reconfig_enabled else []
 
-    def _on_looking(self, sid: int, vote: Vote) -> list[Output]:
+    def _on_looking(self, heard: Heard, vote: Vote) -> list[Output]:
+        sid = heard.sid
         if vote.election_epoch < self.proposal.election_epoch:
             return [Send(sid, self._say_proposal())]
         if not self._counts(sid, vote):
@@ -346,7 +352,7 @@ class Election:
         elif self._beats(self.proposal, vote):
             outputs = [Send(sid, self._say_proposal())]
         self._received[sid] = _Ballot(vote, ServerState.LOOKING)
-        self._note(sid)
+        self._note(heard)
         return outputs
 
     def _can_do_without(self, sid: int, vote: Vote) -> bool:
@@ -365,9 +371,10 @@ class Election:
         is_known = UNKNOWN_ZXID not in (vote.zxid, self._first.zxid)
         return is_known and {sid, vote.leader} <= self._electorate.voters
 
-    def _note(self, sid: int) -> None:
-        self._heard.add(sid)
-        self._unreachable.discard(sid)
+    def _note(self, heard: Heard) -> None:
+        self._unreachable.discard(heard.sid)
+        if not heard.may_be_old:
+            self._heard.add(heard.sid)
 
     def _beats(self, new: Vote, old: Vote) -> bool:
         return self._electorate.can_win(new.leader) and new.merit > old.merit
@@ -384,14 +391,15 @@ class Election:
         self._told_again.clear()
         return self._tell_all()
 
-    def _on_decided(self, sid: int, notification: Notification, vote: Vote) -> Decide | None:
+    def _on_decided(self, heard: Heard, vote: Vote) -> Decide | None:
         """Someone follows or leads. If a quorum agrees with it, and its leader leads, so do we."""
+        sid, notification = heard.sid, heard.notification
         state = notification.state
         ballot = _Ballot(vote, state, notification.version)
         if vote.election_epoch == self.proposal.election_epoch:
             self._received[sid] = _Ballot(vote, state)
             if vote.leader == self.proposal.leader:
-                self._note(sid)
+                self._note(heard)
             else:
                 self._heard.discard(sid)  # a quorum chose another: somebody we count on must have changed
             if self._is_established(self._received, ballot):

@@ -59,7 +59,8 @@ class LinkSettings:
 class LinkListener(Protocol):
     """Who is told what happens on the links; nothing here waits."""
 
-    def received(self, sid: int, message: bytes) -> None: ...
+    def received(self, sid: int, message: bytes, *, is_first: bool) -> None:
+        """The first on a connection may be a repetition of an old one."""
 
     def dial_failed(self, sid: int) -> None: ...
 
@@ -192,7 +193,7 @@ class ElectionLinks:
             except trio.TooSlowError:
                 reason = f"{bracketed(host)}:{port} did not answer in time"
             except (OSError, ValueError, *_BROKEN) as error:  # ValueError: no possible host name
-                reason = f"{bracketed(host)}:{port}: {error or type(error).__name__}"
+                reason = f"{bracketed(host)}:{port}: {error.__cause__ or error}"
         log.info("election_dial_failed", server=sid, reason=reason)
         return None
 
@@ -332,13 +333,15 @@ class ElectionLinks:
         frames = FrameBuffer(MESSAGE_BYTES_MAX)
         reason = "the other side closed it"
         data = rest
+        is_first = True
         try:
             while True:
                 frames.feed(data)
                 while (message := frames.next_frame()) is not None:
                     if not message:
                         raise FrameError("an empty frame")
-                    self._listener.received(peer.sid, message)
+                    self._listener.received(peer.sid, message, is_first=is_first)
+                    is_first = False
                 data = bytes(await stream.receive_some(CHUNK_BYTES))
                 if not data:
                     break

@@ -149,9 +149,9 @@ class Elector:
 
     # -- what the links tell
 
-    def received(self, sid: int, message: bytes) -> None:
+    def received(self, sid: int, message: bytes, *, is_first: bool) -> None:
         try:
-            heard = Heard(sid, decode_notification(message))
+            heard = Heard(sid, decode_notification(message), may_be_old=is_first)
         except DecodeError as error:
             log.warning("notification_ignored", server=sid, reason=str(error))
             return

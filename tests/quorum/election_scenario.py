@@ -6,7 +6,8 @@ are comments. Commands:
     server 2 voters=1,2,3 observers=4 zxid=1/5 epoch=1 round=1     start an election as server 2
                           also groups=1:2|3:4, weights=1:0, version=7, next=1,2,5 (voters proposed, not
                           committed), reconfig, oracle=1
-    hear 3 LOOKING 3 1/5 epoch=1 round=1      a notification; also version= of its format, config=7 (version)
+    hear 3 LOOKING 3 1/5 epoch=1 round=1      a notification; also version= of its format, config=7 (version),
+                                              and old: the first on a connection
     refused 3                                 a dial to server 3 failed
     lost 3                                    the connection to it ended
     pass 200                                  milliseconds go by
@@ -123,9 +124,8 @@ def _begin(words: list[str]) -> tuple[Scenario, list[Output]]:
 def _command(scenario: Scenario, words: list[str]) -> list[Output]:
     match words:
         case ["hear", sid, state, leader, zxid, *more]:
-            return scenario.step(
-                Heard(int(sid), _notification(scenario, state, leader, zxid, _options(more)))
-            )
+            notification = _notification(scenario, state, leader, zxid, _options(more))
+            return scenario.step(Heard(int(sid), notification, may_be_old="old" in more))
         case ["refused", sid]:
             return scenario.step(DialFailed(int(sid)))
         case ["lost", sid]:

@@ -30,11 +30,13 @@ class Told:
     """Remembers what the links told."""
 
     received_: list[tuple[int, bytes]] = attrs.field(factory=list)
+    first: list[bytes] = attrs.field(factory=list)
     failed: list[int] = attrs.field(factory=list)
     lost: list[int] = attrs.field(factory=list)
 
-    def received(self, sid: int, message: bytes) -> None:
+    def received(self, sid: int, message: bytes, *, is_first: bool) -> None:
         self.received_.append((sid, message))
+        self.first += [message] if is_first else []
 
     def dial_failed(self, sid: int) -> None:
         self.failed.append(sid)
@@ -113,6 +115,7 @@ async def test_a_smaller_id_is_dialled_and_the_connection_kept(two: Two, autojum
     await stream.send_all(frame(b"more")[3:])
     await wait_all_tasks_blocked()
     assert two.told.received_ == [(1, b"theirs"), (1, b"more")]
+    assert two.told.first == [b"theirs"]
 
 
 async def test_a_smaller_id_that_knocks_is_called_back(two: Two, autojump_clock: MockClock) -> None:

@@ -73,6 +73,7 @@ log = structlog.get_logger()
 
 # Before the counter of an epoch overflows a new epoch must begin; some room is left for what is under way.
 LAST_COUNTER = 0xFFFF0000
+EPOCH_MAX = 0x7FFFFFFF  # a zxid has 64 bits, and a sign
 
 
 class Learner:
@@ -84,6 +85,7 @@ class Learner:
         self.is_observer = is_observer
         self.is_forwarding = False  # it is sent every new proposal or commit
         self.is_gone = False
+        self.is_synced = False  # it has acked NEWLEADER: before that it acks no proposal
         self.is_sending = False  # its queue is being sent: before that a ping would end up in a snapshot
         self.deadline_tick = deadline_tick
         self.awaited_ack: tuple[int, float] | None = None  # a proposal it was sent, and when
@@ -92,7 +94,7 @@ class Learner:
         self.link.send(packet(SYNC, 0))
 
     def sent_proposal(self, zxid: int, now: float) -> None:
-        if self.awaited_ack is None:
+        if self.awaited_ack is None and self.is_synced:
             self.awaited_ack = (zxid, now)
 
     def acked(self, zxid: int) -> None:
@@ -133,7 +135,7 @@ class Leader:
         self._quorum_synced = trio.Event()
         self._serving = trio.Event()
         self._must_end: str | None = None
-        self._is_abandoned = trio.Event()  # we must end, and the last learner has left
+        self._ends_now = trio.Event()  # we must end, and there is nothing to wait for
         self._asked_config: Ensemble | None = None  # to be proposed by the next transaction
         self._config_zxid: int | None = None  # of the reconfiguration under way
         self._is_deposed = False  # the configuration in force makes another the leader: nothing more commits
@@ -224,7 +226,7 @@ class Leader:
         while True:
             for is_whole_tick in (False, True):
                 with trio.move_on_after(self._settings.tick_s / 2):
-                    await self._is_abandoned.wait()
+                    await self._ends_now.wait()
                 if self._must_end:
                     return self._must_end
                 self._ping()
@@ -259,6 +261,7 @@ class Leader:
         assert zxid == zxid_of(payload), (zxid, payload)
         if counter_of(zxid) >= LAST_COUNTER:
             self._must_end = "the epoch has used up its zxids"
+            self._ends_now.set()
         self._replica.log(payload)
         proposal = packet(PROPOSAL, zxid, payload)
         now = 0.0
@@ -412,7 +415,7 @@ class Leader:
 
     def _end_if_abandoned(self) -> None:
         if self._is_deposed and not self.learners:
-            self._is_abandoned.set()
+            self._ends_now.set()
 
     # -- one learner
 
@@ -454,6 +457,8 @@ class Leader:
             info = read_learner_info(data)
             if info.config_version > self._membership.committed.version:
                 raise PeerError(f"server {info.server_id} knows a newer configuration than we do")
+            if not 0 <= epoch_of(zxid) < EPOCH_MAX:
+                raise PeerError(f"server {info.server_id} has accepted epoch {epoch_of(zxid)}")
             if info.server_id == self._my_id:
                 raise PeerError(f"another server has our id {self._my_id}")
             self._connected(info.server_id, epoch_of(zxid))
@@ -487,6 +492,7 @@ class Leader:
                 type_, zxid, _, _ = await link.receive()
                 if type_ != ACK:
                     raise PeerError(f"NEWLEADER was answered with a packet of type {type_}")
+                learner.is_synced = True
                 self._new_leader_acked(learner.server_id, zxid)
                 await self._serving.wait()
             link.send(packet(UPTODATE, -1))

@@ -242,6 +242,8 @@ class Learning:
                     rest = restoring.feed(await link.receive_raw())
             restoring.finish(zxid)
             is_whole = True
+        except StorageError as failure:
+            raise PeerError(f"the leader sent no tree: {failure}") from failure
         finally:
             if not is_whole:
                 with trio.CancelScope(shield=True):

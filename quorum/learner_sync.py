@@ -9,6 +9,7 @@ from itertools import islice
 import structlog
 
 from jute.zxid import format_zxid
+from persistence.errors import CorruptLog, StorageError
 from persistence.log_format import follows, zxid_of
 from persistence.offload import Offload
 from quorum.errors import PeerError
@@ -34,6 +35,7 @@ class LearnerSync:
         self._settings = settings
         self._replica = replica
         self._offload = offload
+        self._unreadable_before = 0  # the log is of no use to whoever has less
 
     async def bring_up_to_date(
         self, server_id: int, link: LearnerLink, peer_zxid: int, begin_forwarding: BeginForwarding
@@ -78,28 +80,49 @@ class LearnerSync:
             await self._send_now(link, piece)
 
     async def _plan_from_disk(self, peer_zxid: int) -> Plan:
-        payloads = await self._offload(self._replica.logged_after, peer_zxid)
         last = self._replica.last_zxid
         snapshot = Plan(SyncMode.SNAP, last, last)
-        if payloads is None:
+        if peer_zxid < self._unreadable_before:
             return snapshot
-        return await self._offload(plan_by_walking, peer_zxid, map(zxid_of, payloads), last) or snapshot
+        try:
+            payloads = await self._offload(self._replica.logged_after, peer_zxid)
+            if payloads is None:
+                return snapshot
+            return await self._offload(plan_by_walking, peer_zxid, map(zxid_of, payloads), last) or snapshot
+        except StorageError as problem:
+            log.warning("log_of_no_use_to_a_learner", problem=str(problem))
+            return snapshot
 
     async def _send_from_disk(self, link: LearnerLink, plan: Plan, begin_forwarding: BeginForwarding) -> None:
         """Send transactions from the log until those in memory can go on.
 
-        They are sent as they are read: a learner may be a million behind.
+        They are sent as they are read: a learner may be a million behind. Once it has begun there is no way
+        back to a snapshot, unless the learner comes anew.
         """
         await self._send_now(link, _opening(plan))
-        payloads = await self._offload(self._replica.logged_after, plan.after)
         after = plan.after
         while not self._memory_reaches(after):
-            batch = [] if payloads is None else await self._offload(list, islice(payloads, _READ_AHEAD_TXNS))
-            if not batch:
+            try:
+                reached = await self._send_logged(link, after)
+            except StorageError as problem:
+                self._unreadable_before = self._replica.last_zxid
+                raise PeerError(f"the log cannot be read, it will get a snapshot: {problem}") from problem
+            if reached == after:
                 raise PeerError(f"the log on disk ends at {format_zxid(after)}, before what is in memory")
+            after = reached
+        begin_forwarding(after)
+
+    async def _send_logged(self, link: LearnerLink, after: int) -> int:
+        """Send what is on disk by now, and return how far it led: meanwhile there may be more than memory
+        keeps."""
+        payloads = await self._offload(self._replica.logged_after, after)
+        while payloads is not None and not self._memory_reaches(after):
+            batch = await self._offload(list, islice(payloads, _READ_AHEAD_TXNS))
+            if not batch:
+                break
             committed, after = _gapless(after, batch, self._replica.last_zxid)
             await self._send_now(link, b"".join(map(committed_proposal, committed)))
-        begin_forwarding(after)
+        return after
 
     def _memory_reaches(self, after: int) -> bool:
         committed = self._replica.committed_log
@@ -126,9 +149,7 @@ def _gapless(after: int, payloads: list[bytes], last: int) -> tuple[list[bytes],
         zxid = zxid_of(payload)
         if after < zxid <= last:
             if not follows(after, zxid):
-                raise PeerError(
-                    f"the log on disk has nothing between {format_zxid(after)} and {format_zxid(zxid)}"
-                )
+                raise CorruptLog(f"nothing is between {format_zxid(after)} and {format_zxid(zxid)}")
             taken.append(payload)
             after = zxid
     return taken, after

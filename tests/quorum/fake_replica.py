@@ -10,7 +10,7 @@ from struct import pack, unpack_from
 import attrs
 import trio
 
-from persistence.errors import DataDirError
+from persistence.errors import CorruptSnapshot, DataDirError
 from persistence.log_format import zxid_of
 from quorum.committed_log import CommittedLog
 from quorum.replica import AuthIds, Origin, Proposer, Upstream
@@ -177,6 +177,8 @@ class FakeRestoring:
             (size,) = unpack_from(">i", self._rest)
             if size == -1:
                 return self._rest[4:]
+            if size < 0:
+                raise CorruptSnapshot(f"a transaction of {size} bytes")
             if len(self._rest) < 4 + size:
                 return None
             payload, self._rest = self._rest[4 : 4 + size], self._rest[4 + size :]

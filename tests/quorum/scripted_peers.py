@@ -266,6 +266,18 @@ class LeaderUnderTest:
         learner.heard()
         return learner
 
+    async def followed_by_all(self, *server_ids: int) -> dict[int, ScriptedPeer]:
+        """New servers, of which none is told the epoch before enough of them are there."""
+        learners = {server_id: await self.dialled() for server_id in server_ids}
+        for server_id, learner in learners.items():
+            await learner.say(packet(FOLLOWERINFO, 0, learner_info(server_id, 0)))
+        for answer in (packet(ACKEPOCH, 0, int_data(0)), packet(ACK, 1 << 32), packet(ACK, 1 << 32)):
+            for learner in learners.values():
+                await learner.say(answer)
+        for learner in learners.values():
+            learner.heard()
+        return learners
+
     @property
     def service(self) -> FakeLeaderService:
         assert isinstance(self.replica.service, FakeLeaderService)

@@ -346,6 +346,16 @@ async def test_a_leader_that_makes_no_sense_is_left(
     assert learner.replica.history == []
 
 
+async def test_a_tree_that_makes_no_sense_is_not_kept(nursery: trio.Nursery) -> None:
+    """We are then what we were."""
+    learner = LearnerUnderTest(nursery, FakeReplica(txns(E1 + 1, E1 + 3)), epochs=(1, 1))
+    leader = await learner.follows(2)
+    await leader.say(packet(SNAP, E2 + 1), stream_of([txn(E2 + 1)])[:-4], unhex("fffffffe"))
+    assert leader.is_closed()
+    assert "sent no tree" in str(learner.ended)
+    assert learner.replica.history == [E1 + 1, E1 + 2, E1 + 3]
+
+
 @pytest.mark.parametrize("type_", [PING, NEWLEADER, ACK, 99, -1])
 async def test_a_conversation_begins_with_the_epoch(nursery: trio.Nursery, type_: int) -> None:
     learner = LearnerUnderTest(nursery)

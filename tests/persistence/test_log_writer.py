@@ -231,3 +231,29 @@ async def test_what_is_appended_while_a_batch_is_reported_is_written_too(
     assert zxids(log)[-1] == 1000
     assert len(written) == OFFLOADED_IN_A_ROW_MIN + 6
     nursery.cancel_scope.cancel()
+
+
+async def test_a_log_is_drained_once_all_of_it_is_durable_and_reported(
+    log: TxnLog, nursery: trio.Nursery
+) -> None:
+    """What is appended later is not waited for."""
+    slow = SlowDisk()
+    writer = LogWriter(log, slow)
+    reports: list[int] = []
+    nursery.start_soon(writer.run, reports.append)
+    drained: list[int] = []
+
+    async def drain() -> None:
+        await writer.drained()
+        drained.append(sum(reports))
+
+    await writer.drained()
+    writer.append(payload(1))
+    nursery.start_soon(drain)
+    await trio.testing.wait_all_tasks_blocked()
+    writer.append(payload(2))
+    assert not drained
+    slow.allow()
+    await trio.testing.wait_all_tasks_blocked()
+    assert drained == [1]
+    nursery.cancel_scope.cancel()

@@ -104,6 +104,7 @@ class Learning:
         self.needs_snapshot = needs_snapshot  # what is on disk cannot be cut back as the leader asked
         self._proposed: deque[tuple[int, bytes]] = deque()  # while synchronising: not applied yet
         self._committed_count = 0  # of these, that are committed since NEWLEADER
+        self._last_proposed: int | None = None  # its zxid; None if whatever comes next is right
         self._uncommitted: deque[int] = deque()  # zxids handed to the service
         self._unacked: deque[int] = deque()  # zxids handed to the log
 
@@ -186,7 +187,6 @@ class Learning:
             mode, zxid, _, _ = await link.receive()
         log.info("synchronising", mode=_MODES.get(mode, mode), zxid=format_zxid(zxid), epoch=self._epoch)
         await self._begin(link, mode, zxid)
-        last = 0
         is_new_leader = False
         leaders_config: Ensemble | None = None
         while True:
@@ -194,7 +194,7 @@ class Learning:
                 type_, zxid, data, _ = await link.receive()
             type_, data, designated = _without_activation(type_, data)
             if type_ in (PROPOSAL, INFORM):
-                last = self._check_next(last, zxid)
+                self._check_next(zxid)
                 self._proposed.append((zxid, _given(data)))
                 self._see_config(_given(data))
             if designated is not None:
@@ -219,13 +219,14 @@ class Learning:
 
     async def _begin(self, link: LearnerLink, mode: int, zxid: int) -> None:
         if mode == DIFF:
-            return
-        if mode == TRUNC:
+            self._last_proposed = self._replica.last_zxid
+        elif mode == TRUNC:
             try:
                 await self._replica.truncate(zxid)
             except StorageError as failure:
                 self.needs_snapshot = True
                 raise PeerError(f"the log cannot be cut back to {format_zxid(zxid)}: {failure}") from failure
+            self._last_proposed = zxid
         elif mode == SNAP:
             await self._restore(link, zxid)
         else:
@@ -250,10 +251,12 @@ class Learning:
                     await self._replica.reload()
         link.put_back(rest)
 
-    def _check_next(self, last: int, zxid: int) -> int:
-        if last and not (follows(last, zxid) or epoch_of(zxid) > epoch_of(last)):
+    def _check_next(self, zxid: int) -> None:
+        """A hole in what we are sent must not become one in what we have: better to take all of it anew."""
+        last, self._last_proposed = self._last_proposed, zxid
+        if last is not None and not follows(last, zxid):
+            self.needs_snapshot = True
             raise PeerError(f"proposal {format_zxid(zxid)} does not follow {format_zxid(last)}")
-        return zxid
 
     def _commit_now(self, zxid: int, mode: int) -> None:
         """Before NEWLEADER. What follows a snapshot is not logged: it will be in the snapshot we save."""
@@ -279,6 +282,7 @@ class Learning:
             raise PeerError(f"NEWLEADER is of epoch {epoch_of(zxid)}, not of {self._epoch}")
         if mode == SNAP:
             await self._replica.adopt_snapshot()
+            self.needs_snapshot = False
         else:
             await self._replica.log_drained()
         self._epochs.enter(self._epoch)
@@ -324,9 +328,11 @@ class Learning:
                 committed += 1
                 continue
             if type_ == PROPOSAL and not self._is_observer:
+                self._check_next(zxid)
                 self._take_proposal(service, zxid, _given(data))
                 continue
             if type_ == INFORM and self._is_observer:
+                self._check_next(zxid)
                 self._take_proposal(service, zxid, _given(data))
                 self._check_commit(zxid)
                 committed += 1
@@ -407,6 +413,7 @@ class Learning:
         """Who asked for it is answered even if we leave then."""
         _, payload, designated = _without_activation(type_, data)
         if payload is not None:
+            self._check_next(zxid)
             self._take_proposal(service, zxid, payload)
         self._check_commit(zxid)
         self._activate(self._config_seen(zxid), designated)

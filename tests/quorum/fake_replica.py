@@ -50,7 +50,7 @@ class FakeReplica:
         self.last_zxid = 0
         self.committed_log = CommittedLog(commit_log_count)
         self.service: FakeLeaderService | FakeLearnerService | None = None
-        self.reloads = 0
+        self._streamed = False  # the tree came from a leader, and is not on disk yet
         self._on_logged: Callable[[int], None] = _nobody
         self._drained = trio.lowlevel.ParkingLot()
         self._load()
@@ -65,6 +65,7 @@ class FakeReplica:
         return sorted(self.tree)
 
     def _load(self) -> None:
+        self._streamed = False
         self.tree = dict(self.saved)
         self.last_zxid = self.saved_zxid
         self.committed_log.clear()
@@ -131,17 +132,18 @@ class FakeReplica:
     def begin_restore(self) -> "FakeRestoring":
         self.tree.clear()
         self.committed_log.clear()
+        self._streamed = True
         return FakeRestoring(self)
 
     async def adopt_snapshot(self) -> None:
         await self.log_drained()
         self.on_disk = []
         self.saved_zxid, self.saved = self.last_zxid, dict(self.tree)
+        self._streamed = False
         await trio.lowlevel.checkpoint()
 
     async def reload(self) -> None:
         await self.log_drained()
-        self.reloads += 1
         self._load()
 
     # -- roles
@@ -161,6 +163,8 @@ class FakeReplica:
     async def retire(self) -> None:
         self.service = None
         await self.log_drained()
+        if self._streamed:
+            self._load()
         for payload in self.on_disk:
             if zxid_of(payload) > self.last_zxid:
                 self.apply(payload)

@@ -308,6 +308,50 @@ async def test_a_log_that_cannot_be_cut_is_replaced(nursery: trio.Nursery) -> No
     assert show(leader.heard())[-1] == "ACKEPOCH 0/0"
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        packet(DIFF, E1 + 9) + committed(E1 + 5),
+        packet(DIFF, E1 + 9) + committed(E1 + 4, E1 + 6),
+        packet(DIFF, E2 + 9) + committed(E1 + 4, E2 + 2),
+        packet(TRUNC, E1 + 2) + committed(E1 + 4),
+        packet(SNAP, E1 + 3) + stream_of(txns(E1 + 1, E1 + 3)) + committed(E1 + 4, E1 + 6),
+    ],
+)
+async def test_a_history_with_a_hole_is_not_taken_over(nursery: trio.Nursery, said: bytes) -> None:
+    """T20: nothing behind the hole is kept, and next time we ask for the whole tree."""
+    learner = LearnerUnderTest(nursery, FakeReplica(txns(E1 + 1, E1 + 3)), epochs=(1, 1))
+    leader = await learner.follows(3)
+    await leader.say(said, new_leader(3))
+    assert leader.heard() == b""
+    assert "does not follow" in str(learner.ended)
+    assert learner.learning.needs_snapshot
+    await learner.replica.retire()
+    history = learner.replica.history
+    assert history == list(range(E1 + 1, E1 + 1 + len(history)))
+    assert learner.stored_epochs == (3, 1)
+
+
+async def test_a_snapshot_is_asked_for_only_until_it_came(nursery: trio.Nursery) -> None:
+    learner = LearnerUnderTest(nursery, FakeReplica(txns(E1 + 1, E1 + 3)), needs_snapshot=True)
+    leader = await learner.follows()
+    await leader.say(packet(SNAP, E1 + 3), stream_of(txns(E1 + 1, E1 + 3)))
+    assert learner.learning.needs_snapshot
+    await leader.say(new_leader())
+    assert not learner.learning.needs_snapshot
+
+
+async def test_a_proposal_that_was_left_out_is_noticed_while_we_serve(nursery: trio.Nursery) -> None:
+    """T20: the original warns, and diverges. We leave, and say truly how far we got."""
+    learner = LearnerUnderTest(nursery)
+    leader = await learner.follows()
+    await in_step(leader)
+    await leader.say(proposal(E1 + 1), proposal(E1 + 3))
+    assert "does not follow" in str(learner.ended)
+    await learner.replica.retire()
+    assert learner.replica.last_zxid == E1 + 1
+
+
 # --- What a leader must not do.
 
 

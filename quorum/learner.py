@@ -14,11 +14,13 @@ before, and says so itself: nothing is ever taken for granted because a leader a
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import structlog
 import trio
 
+from jute.opcodes import OpCode
 from jute.record import DecodeError
 from jute.zxid import epoch_of, format_zxid, make_zxid
 from persistence.errors import StorageError
@@ -29,6 +31,7 @@ from quorum.errors import PeerError
 from quorum.learner_links import LearnerLink, first_reason, patience
 from quorum.membership import Membership
 from quorum.network import Network
+from quorum.observer_master import Asker, ObserverMaster, Relay
 from quorum.packets import (
     ACK,
     ACKEPOCH,
@@ -68,8 +71,13 @@ from quorum.settings import PeerSettings
 
 log = structlog.get_logger()
 
+_SYNC = int(OpCode.SYNC)
 # A leader that was elected a moment ago may not listen yet.
 _DIAL_PAUSES_S = (0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.1, 0.1)
+
+
+# Makes one, if we are to serve observers: of the way to the leader, and the epoch.
+ServeObservers = Callable[[Relay, int], ObserverMaster]
 
 
 class Learning:
@@ -87,6 +95,7 @@ class Learning:
         is_observer: bool,
         needs_snapshot: bool,
         on_synced: Callable[[int], None],
+        serve_observers: ServeObservers | None = None,
     ) -> None:
         self._settings = settings
         self._membership = membership
@@ -95,8 +104,11 @@ class Learning:
         self._epochs = epochs
         self._is_observer = is_observer
         self._on_synced = on_synced
+        self._serve_observers = serve_observers
+        self._master: ObserverMaster | None = None
         self._epoch = 0
         self._leader_id = 0
+        self.master_id: int | None = None  # the leader's, or that of a follower in its place
         self.departure: Departure | None = None
         self._link: LearnerLink | None = None
         self._service: LearnerService | None = None
@@ -105,15 +117,19 @@ class Learning:
         self._proposed: deque[tuple[int, bytes]] = deque()  # while synchronising: not applied yet
         self._committed_count = 0  # of these, that are committed since NEWLEADER
         self._last_proposed: int | None = None  # its zxid; None if whatever comes next is right
-        self._uncommitted: deque[int] = deque()  # zxids handed to the service
+        self._uncommitted: deque[tuple[int, bytes]] = deque()  # handed to the service
         self._unacked: deque[int] = deque()  # zxids handed to the log
+        # Who asked the leader what: it answers in the order of the questions.
+        self._syncs: deque[Asker] = deque()
+        self._revalidations: deque[tuple[int, Asker]] = deque()
 
     # -- the whole way
 
-    async def learn(self, leader: Member) -> str:
+    async def learn(self, leader: Member, masters: Sequence[Member] = ()) -> str:
+        """An observer tries `masters` first, followers that may serve it in the leader's place."""
         self._leader_id = leader.server_id
         try:
-            stream = await self._dial(leader)
+            stream = await self._dial_master(masters) or await self._dial(leader)
         except PeerError as failure:
             return str(failure)
         self._link = LearnerLink(stream, data_bytes_max=self._settings.data_bytes_max)
@@ -127,7 +143,18 @@ class Learning:
             await self._link.close()
         return reason
 
+    async def _dial_master(self, masters: Sequence[Member]) -> trio.abc.Stream | None:
+        """The first that answers; each is given a tick."""
+        for master in masters:
+            address, port = master.addresses[0], self._settings.observer_master_port
+            with trio.move_on_after(self._settings.tick_s), suppress(OSError):
+                stream = await self._network.dial(address.host, port)
+                self.master_id = master.server_id
+                return stream
+        return None
+
     async def _dial(self, leader: Member) -> trio.abc.Stream:
+        self.master_id = leader.server_id
         address = leader.addresses[0]
         failure: OSError | None = None
         with trio.move_on_after(self._settings.connect_limit_s):
@@ -147,6 +174,9 @@ class Learning:
         await self._synchronise(link)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(link.send_queued)
+            if self._serve_observers is not None and not self._is_observer:
+                self._master = self._serve_observers(self, self._epoch)
+                nursery.start_soon(self._master.serve)
             self._start_serving(link)
             await self._listen(link)
 
@@ -303,7 +333,7 @@ class Learning:
         for zxid, payload in self._proposed:
             self._take_proposal(service, zxid, payload)
         for _ in range(self._committed_count):
-            self._uncommitted.popleft()
+            self._take_commit(self._uncommitted[0][0])
         service.committed(self._committed_count)
         self._proposed.clear()
         self._end_batch(service)
@@ -324,7 +354,7 @@ class Learning:
         committed = 0  # commits that stand together are applied together
         for type_, zxid, data, _ in packets:
             if type_ == COMMIT and not self._is_observer:
-                self._check_commit(zxid)
+                self._take_commit(zxid)
                 committed += 1
                 continue
             if type_ == PROPOSAL and not self._is_observer:
@@ -334,7 +364,7 @@ class Learning:
             if type_ == INFORM and self._is_observer:
                 self._check_next(zxid)
                 self._take_proposal(service, zxid, _given(data))
-                self._check_commit(zxid)
+                self._take_commit(zxid)
                 committed += 1
                 continue
             if committed:
@@ -343,11 +373,11 @@ class Learning:
             if type_ in (COMMITANDACTIVATE, INFORMANDACTIVATE):
                 self._commit_config(service, type_, zxid, data)
             elif type_ == PING:
-                link.send(ping_answer(zxid, service.touched()))
+                link.send(ping_answer(zxid, self._touched(service)))
             elif type_ == SYNC:
-                service.sync_done()
+                (self._syncs.popleft() if self._syncs else service).sync_done()
             elif type_ == REVALIDATE:
-                service.revalidated(*read_revalidated(data))
+                self._revalidated(service, *read_revalidated(data))
             else:
                 log.warning("packet_not_understood", type=type_)
         if committed:
@@ -359,20 +389,43 @@ class Learning:
         service.end_batch()
         assert self._link is not None
         self._link.flush()
+        if self._master is not None:
+            self._master.flush()
         self._replica.flush_log()
+
+    def _touched(self, service: LearnerService) -> list[tuple[int, int]]:
+        touched = service.touched()
+        if self._master is None:
+            return touched
+        return list({**self._master.take_touched(), **dict(touched)}.items())
+
+    def _revalidated(self, service: LearnerService, session: int, is_valid: bool) -> None:
+        asker: Asker = service
+        for asked in self._revalidations:
+            if asked[0] == session:
+                self._revalidations.remove(asked)
+                asker = asked[1]
+                break
+        asker.revalidated(session, is_valid)
 
     def _take_proposal(self, service: LearnerService, zxid: int, payload: bytes) -> None:
         self._see_config(payload)
         service.proposed(payload)
-        self._uncommitted.append(zxid)
+        self._uncommitted.append((zxid, payload))
         if self._logs:
             self._unacked.append(zxid)
             self._replica.log(payload)
 
-    def _check_commit(self, zxid: int) -> None:
-        if not self._uncommitted or self._uncommitted[0] != zxid:
+    def _take_commit(self, zxid: int, designated: int | None = None) -> None:
+        if not self._uncommitted or self._uncommitted[0][0] != zxid:
             raise PeerError(f"commit {format_zxid(zxid)} is not of the oldest proposal")
-        self._uncommitted.popleft()
+        _, payload = self._uncommitted.popleft()
+        if self._master is None:
+            return
+        if designated is None:
+            self._master.committed(zxid, payload)
+        else:
+            self._master.activated(zxid, payload, designated)
 
     def _logged(self, count: int) -> None:
         """The oldest `count` proposals in the log are durable: say so. Observers are not asked."""
@@ -415,7 +468,7 @@ class Learning:
         if payload is not None:
             self._check_next(zxid)
             self._take_proposal(service, zxid, payload)
-        self._check_commit(zxid)
+        self._take_commit(zxid, designated)
         self._activate(self._config_seen(zxid), designated)
         service.committed(1)
         if self.departure is not None:
@@ -425,11 +478,24 @@ class Learning:
     # -- what our clients ask for (quorum.replica.Upstream)
 
     def forward(self, session: int, cxid: int, op: int, body: bytes, ids: AuthIds | None) -> None:
-        assert self._link is not None
-        self._link.send(request_packet(session, cxid, op, body, ids))
+        assert self._service is not None
+        self.ask(self._service, session, cxid, op, body, ids)
 
     def revalidate(self, session: int, timeout_ms: int) -> None:
+        assert self._service is not None
+        self.ask_revalidation(self._service, session, timeout_ms)
+
+    # -- and what observers ask for through us (quorum.observer_master.Relay)
+
+    def ask(self, asker: Asker, session: int, cxid: int, op: int, body: bytes, ids: AuthIds | None) -> None:
         assert self._link is not None
+        if op == _SYNC:
+            self._syncs.append(asker)
+        self._link.send(request_packet(session, cxid, op, body, ids))
+
+    def ask_revalidation(self, asker: Asker, session: int, timeout_ms: int) -> None:
+        assert self._link is not None
+        self._revalidations.append((session, asker))
         self._link.send(revalidate_packet(session, timeout_ms))
 
     def flush(self) -> None:

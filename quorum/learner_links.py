@@ -28,9 +28,12 @@ QUEUED_BYTES_MAX = 256 << 20
 class LearnerLink:
     """One end of the connection; the other may be Apache's."""
 
-    def __init__(self, stream: trio.abc.Stream, *, data_bytes_max: int) -> None:
+    def __init__(
+        self, stream: trio.abc.Stream, *, data_bytes_max: int, queued_bytes_max: int | None = None
+    ) -> None:
         self._stream = stream
         self._data_bytes_max = data_bytes_max
+        self._queued_bytes_max = QUEUED_BYTES_MAX if queued_bytes_max is None else queued_bytes_max
         self._received = b""
         self._queue: list[bytes] = []
         self._queued_bytes = 0
@@ -94,7 +97,7 @@ class LearnerLink:
         """Queue a packet, or several in one; `flush` must follow."""
         self._queue.append(data)
         self._queued_bytes += len(data)
-        if self._queued_bytes > QUEUED_BYTES_MAX:
+        if self._queued_bytes > self._queued_bytes_max:
             self.abort(f"{self._queued_bytes} bytes wait to be taken")
 
     def flush(self) -> None:

@@ -22,8 +22,9 @@ from quorum.leader import Leader
 from quorum.learner import Learning
 from quorum.membership import Membership
 from quorum.network import Network
+from quorum.observer_master import ObserverMaster, Relay, masters_to_try
 from quorum.replica import Replica
-from quorum.server_lines import Role
+from quorum.server_lines import Member, Role
 from quorum.settings import PeerSettings
 
 log = structlog.get_logger()
@@ -142,7 +143,28 @@ class Peer:
             is_observer=self._membership.role is Role.OBSERVER,
             needs_snapshot=self._needs_snapshot,
             on_synced=self._elector.update_vote_epoch,
+            serve_observers=self._serve_observers if self._settings.observer_master_port else None,
         )
-        reason = await self.learning.learn(leader)
+        reason = await self.learning.learn(leader, await self._masters(leader_id))
         self._needs_snapshot = self.learning.needs_snapshot
         return reason
+
+    async def _masters(self, leader_id: int) -> list[Member]:
+        """Whom an observer dials before the leader, after a while that differs from observer to observer."""
+        if self._membership.role is not Role.OBSERVER:
+            return []
+        await trio.sleep(self._random.random() * self._settings.observer_reconnect_delay_s)
+        if not self._settings.observer_master_port:
+            return []
+        return masters_to_try(self._membership.my_id, leader_id, self._membership.committed, self._random)
+
+    def _serve_observers(self, relay: Relay, epoch: int) -> ObserverMaster:
+        return ObserverMaster(
+            settings=self._settings,
+            membership=self._membership,
+            network=self._network,
+            replica=self._replica,
+            offload=self._offload,
+            relay=relay,
+            epoch=epoch,
+        )

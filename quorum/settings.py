@@ -17,7 +17,10 @@ class PeerSettings:
     reconfig_enabled: bool = False
     reconfig: ReconfigRules = attrs.field(factory=ReconfigRules)
     force_snapshot_sync: bool = False
-    observer_delay_s: float = 0.2  # before an observer that lost its leader looks for another
+    observer_delay_s: float = 0.2  # at most, before an observer that lost its leader looks for another
+    observer_reconnect_delay_s: float = 0.0  # at most, before it dials
+    observer_master_port: int = 0  # where followers serve observers; 0: they do not
+    observer_master_queued_bytes_max: int = 32 << 20  # for one observer: observerMaster.sizeLimit
     observer_logs: bool = True  # syncEnabled
     read_only_enabled: bool = False
     leader_host_is_any: bool = False  # quorumListenOnAllIPs

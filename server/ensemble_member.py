@@ -49,7 +49,10 @@ def peer_settings(config: ServerConfig) -> PeerSettings:
             voters_min=2 if config.standalone_enabled else 1, multi_address=config.multi_address_enabled
         ),
         force_snapshot_sync=config.force_snapshot_sync,
-        observer_delay_s=config.observer_election_delay_ms / 1000,
+        observer_delay_s=max(0, config.observer_election_delay_ms) / 1000,
+        observer_reconnect_delay_s=max(0, config.observer_reconnect_delay_ms) / 1000,
+        observer_master_port=config.observer_master_port,
+        observer_master_queued_bytes_max=config.observer_master_size_limit_bytes,
         observer_logs=config.observer_sync_enabled,
         read_only_enabled=config.read_only_mode_enabled,
         leader_host_is_any=config.quorum_listen_on_all_ips,

@@ -148,18 +148,24 @@ class Leader:
 
     async def lead(self) -> str:
         """Lead as long as a quorum follows; returns what ended it."""
-        address = self._membership.me.addresses[0]
-        host = None if self._settings.leader_host_is_any else address.host
         try:
-            listeners = await self._network.listen(host, address.quorum_port)
+            listeners = await self._listen()
         except OSError as failure:
             await trio.sleep(self._settings.tick_s)
-            return f"cannot listen on {address}: {failure}"
+            return f"cannot listen for learners: {failure}"
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._accept, list(listeners))
+            nursery.start_soon(self._accept, listeners)
             reason = await self._hold_office()
             nursery.cancel_scope.cancel()
         return reason
+
+    async def _listen(self) -> list[trio.abc.Listener[trio.abc.Stream]]:
+        """On all addresses that our line names; or, if so configured, on all that this machine has."""
+        listeners: list[trio.abc.Listener[trio.abc.Stream]] = []
+        for address in self._membership.me.addresses:
+            host = None if self._settings.leader_host_is_any else address.host
+            listeners += await self._network.listen(host, address.quorum_port)
+        return listeners
 
     async def _accept(self, listeners: list[trio.abc.Listener[trio.abc.Stream]]) -> None:
         await trio.serve_listeners(self._serve_connection, listeners)

@@ -92,6 +92,7 @@ def _load(sources: Sources, raw_text: str) -> LoadedConfig:
     config = with_ensemble(ServerConfig(**fields), sources)
     _check_values(config, sources)
     _check_quorum_sasl(config, sources)
+    _check_quorum_security(config, sources)
     flags = sources.flags
     notes = [
         *_opening_notes(config, sources),
@@ -230,6 +231,19 @@ def _check_quorum_sasl(config: ServerConfig, sources: Sources) -> None:
         if is_wanted and not is_there:
             wording = f"{needed_key} is disabled, so cannot enable {key}"
             raise sources.error(wording, f"add a line {needed_key}=true", key)
+
+
+def _check_quorum_security(config: ServerConfig, sources: Sources) -> None:
+    """What should protect the links between servers, and would not, stops the start: nobody reads the log."""
+    wanted = {
+        "sslQuorum": config.ssl_quorum,
+        "portUnification": config.quorum_port_unification,
+        "quorum.auth.enableSasl": config.quorum_sasl_enabled,
+    }
+    for key, is_wanted in wanted.items():
+        if is_wanted and config.is_distributed:
+            wording = f"{key}=true: this version speaks to other servers in plain text only"
+            raise sources.error(wording, f"remove {key}, and protect the network between the servers", key)
 
 
 def _opening_notes(config: ServerConfig, sources: Sources) -> list[Note]:

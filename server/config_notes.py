@@ -167,6 +167,10 @@ def notes_on_unserved(config: ServerConfig, keys: Iterable[str]) -> list[Note]:
         f"Metrics provider {config.metrics_provider_class}": config.metrics_provider_class
         != DEFAULT_METRICS_PROVIDER,
         "The audit log (audit.enable)": config.audit_enabled,
+        "Reachability of several addresses (multiAddress.reachabilityCheckEnabled)": config.is_distributed
+        and config.multi_address_enabled
+        and config.multi_address_check_enabled,
+        "leader.maxTimeToWaitForEpoch": config.is_distributed and config.leader_max_ms_to_wait_for_epoch >= 0,
     }
     notes = [
         Note("warning", f"{feature} is not served by this version") for feature in wanted if wanted[feature]

@@ -372,6 +372,8 @@ class Replica:
         preparer = self.preparer(sessions, proposer.new_config)
         pipeline = LeadingPipeline(self.state, sessions, local, preparer, proposer)
         self._assume(pipeline)
+        if not self.config.leader_serves:
+            self._refuse_clients()
         pipeline.close_ownerless()
         return LeaderSeat(self, pipeline)
 
@@ -414,6 +416,13 @@ class Replica:
         for front in self.fronts:
             front.pipeline = pipeline
         self.flush()
+
+    def _refuse_clients(self) -> None:
+        """Leading is work enough (leaderServes=no): clients have to go to the others."""
+        refusing = NotServingPipeline(self.state, self._new_sessions())
+        refusing.begin_batch(self.world.clock.now_ms(), self.world.clock.wall_ms())
+        for front in self.fronts:
+            front.pipeline = refusing
 
     def _new_sessions(self) -> Sessions:
         """Ids go on from role to role, beyond every id of ours still in use."""

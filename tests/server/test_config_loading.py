@@ -328,6 +328,12 @@ server.10=[fe80::1]:2888:3888:participant;[::1]:2181
 """
 
 
+@pytest.mark.parametrize("key", ["sslQuorum", "portUnification", "quorum.auth.enableSasl"])
+def test_an_ensemble_that_asks_for_protected_links_does_not_start_without(key: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"{key}=true: this version speaks to other servers in plain text"):
+        load_config(write_zoo_cfg(tmp_path, THREE_SERVERS + f"{key}=true\n", my_id="1"), {})
+
+
 def test_server_lines_are_read_in_the_order_of_their_ids(tmp_path: Path) -> None:
     config = load_config(write_zoo_cfg(tmp_path, THREE_SERVERS, my_id="10"), {}).config
 

@@ -87,8 +87,6 @@ class SeenSession:
     timeout_ms: int
     client: str
     last_heard_at: float  # sent then, and answered
-    told_expired_at: float | None = None
-    closed_by_client: bool = False
 
 
 class Checker:
@@ -259,6 +257,18 @@ class Checker:
         seen.timeout_ms = timeout_ms
         seen.last_heard_at = max(seen.last_heard_at, sent_at)
 
+    def session_refused(self, session_id: int) -> None:
+        """A client was told that its session is gone."""
+        seen = self.seen_sessions.get(session_id)
+        if seen is None or self.is_disturbed:
+            return
+        timeout_s, silent_s = seen.timeout_ms / 1000, self._now() - seen.last_heard_at
+        if self.disturbed_at < self._now() - 2 * timeout_s and silent_s < timeout_s:
+            self.fail(
+                f"session 0x{session_id:x} of {seen.client} is refused {silent_s:.3f} s after it was heard, "
+                f"its timeout is {seen.timeout_ms} ms"
+            )
+
     def session_heard(self, session_id: int, sent_at: float) -> None:
         seen = self.seen_sessions[session_id]
         seen.last_heard_at = max(seen.last_heard_at, sent_at)
@@ -273,12 +283,12 @@ class Checker:
             if record.closed_zxid is None and silent_s > seen.timeout_ms / 1000 + slack_s:
                 self.note(f"session 0x{session_id:x} lives on {silent_s:.1f} s after its client was heard")
 
-    def check_tree(self, server: str, last_zxid: int, nodes: dict[str, Node], digest: int) -> None:
+    def check_tree(self, server: str, last_zxid: int, nodes: dict[str, Node], digest: int | None) -> None:
         """A server's tree, without what is under /zookeeper, is the one the history makes."""
         if self._digest is None:
             self._digest = digest
         if digest != self._digest:
-            self.note(f"{server} has digest {digest:x}, others have {self._digest:x}")
+            self.note(f"{server} has digest {digest}, others have {self._digest}")
         if last_zxid >> 32 == self.history.last_zxid >> 32 and last_zxid != self.history.last_zxid:
             self.note(f"{server} stands at 0x{last_zxid:x}, the history at 0x{self.history.last_zxid:x}")
         expected = self.history.existing(self.history.last_zxid)

@@ -159,9 +159,7 @@ class Client:
     def _expired(self) -> None:
         self._counts["sessions_expired"] += 1
         self._trace(self.name, f"session 0x{self.session_id:x} is told to be expired")
-        seen = self._checker.seen_sessions.get(self.session_id)
-        if seen is not None:
-            seen.told_expired_at = trio.current_time()
+        self._checker.session_refused(self.session_id)
         self._new_session()
 
     async def _next_frame(self, stream: VirtualStream, deadline: float) -> bytes | None:
@@ -366,7 +364,6 @@ class Client:
         entry = self._checker.write_acknowledged(request, zxid, err)
         self._counts["writes_acked" if not err else "writes_refused"] += 1
         if request.op == OpCode.CLOSE_SESSION and not err:
-            self._checker.seen_sessions[self.session_id].closed_by_client = True
             self._counts["sessions_closed"] += 1
             self._new_session()
         elif err or request.op in (OpCode.DELETE, OpCode.MULTI):

@@ -6,14 +6,10 @@ from pathlib import Path
 
 import trio
 
-from quorum.elector import Elector
-from quorum.epochs import EpochKeeper
-from quorum.membership import Membership
-from quorum.peer import Peer
 from quorum.server_lines import Address, ClientAddress, Ensemble, Member, Role
 from server.client_fronts import FrontLimits
 from server.config import ServerConfig
-from server.ensemble_member import election_settings, peer_settings
+from server.ensemble_member import EnsembleMember
 from server.replica import Replica
 from server.standalone import Standalone
 from server.stream_front import StreamFront
@@ -24,20 +20,29 @@ from tests.sim.network import VirtualStream
 from tests.sim.scenario import Scenario
 
 DATA_DIR = Path("/data")
+LOG_DIR = Path("/log")
 _PREALLOCATED_BYTES = 16 * 1024
 _FRONT_LIMITS = FrontLimits(per_address_max=0)
 
 
-def server_config(scenario: Scenario) -> ServerConfig:
+def server_config(scenario: Scenario, my_id: int | None = None) -> ServerConfig:
     return ServerConfig(
         data_dir=DATA_DIR,
+        data_log_dir=LOG_DIR if scenario.has_own_log_dir else DATA_DIR,
         client_port=CLIENT_PORT,
         tick_ms=scenario.tick_ms,
         init_limit_ticks=10,
         sync_limit_ticks=5,
         snap_count=scenario.snap_count,
+        snapshot_compression=scenario.snapshot_compression,
+        snapshot_size_factor=scenario.snapshot_size_factor,
+        force_snapshot_sync=scenario.force_snapshot_sync,
         preallocate_bytes=_PREALLOCATED_BYTES,
+        txn_log_size_limit_bytes=scenario.log_size_limit_bytes,
         commit_log_count=scenario.commit_log_count,
+        digest_enabled=scenario.has_digests,
+        observer_sync_enabled=scenario.observers_log,
+        my_id=my_id,
         ensemble=_ensemble(scenario) if scenario.is_ensemble else Ensemble(),
     )
 
@@ -72,21 +77,9 @@ async def run_standalone(scenario: Scenario, machine: Machine) -> None:
 
 
 async def run_member(scenario: Scenario, machine: Machine) -> None:
-    config = server_config(scenario)
-    my_id = int(machine.name[1:])
-    replica = Replica.open(config, world_of(machine), server_id=my_id)
-    membership = Membership(my_id, config.ensemble)
-    peer = Peer(
-        settings=peer_settings(config),
-        membership=membership,
-        network=machine.network,
-        replica=replica,
-        epochs=EpochKeeper(machine.mounted, replica.dirs.snap_dir, replica.last_zxid),
-        elector=Elector(my_id, machine.network, election_settings(config), config.ensemble),
-        offload=machine.snapshot_offload,
-        random=machine.random,
-    )
-    await _serve(machine, replica, peer.run)
+    config = server_config(scenario, int(machine.name[1:]))
+    member = EnsembleMember.open(config, world_of(machine), machine.network)
+    await _serve(machine, member.replica, member.run)
 
 
 async def _serve(machine: Machine, replica: Replica, run: Callable[[], Awaitable[None]]) -> None:

@@ -5,6 +5,7 @@ those than a run with all of them.
 """
 
 from random import Random
+from typing import Literal
 
 import attrs
 
@@ -43,6 +44,13 @@ class Scenario:
     tick_ms: int
     snap_count: int
     commit_log_count: int
+    snapshot_compression: Literal["", "gz"]
+    snapshot_size_factor: float
+    force_snapshot_sync: bool
+    log_size_limit_bytes: int
+    has_own_log_dir: bool
+    has_digests: bool
+    observers_log: bool
     delay_s: float
     jitter_s: float
     sync_s: tuple[float, float]
@@ -74,6 +82,13 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenari
         tick_ms=tick_ms,
         snap_count=chance.choice((10, 50, 200, 2000)),
         commit_log_count=chance.choice((2, 10, 50, 500)),
+        snapshot_compression="gz" if chance.random() < 0.2 else "",
+        snapshot_size_factor=chance.choice((-1, 0.33, 0.33, 1, 1)),
+        force_snapshot_sync=chance.random() < 0.05,
+        log_size_limit_bytes=chance.choice((0, 0, 5000)),
+        has_own_log_dir=chance.random() < 0.5,
+        has_digests=chance.random() < 0.8,
+        observers_log=chance.random() < 0.8,
         delay_s=delay_s,
         jitter_s=delay_s * chance.choice((0.1, 1, 5)),
         sync_s=chance.choice(((0.0001, 0.0008), (0.0005, 0.01), (0.002, tick_ms / 10_000))),

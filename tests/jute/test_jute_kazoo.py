@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
-from kazoo.exceptions import BadVersionError  # type: ignore[import-untyped]
-from kazoo.protocol import serialization as kz  # type: ignore[import-untyped]
-from kazoo.protocol.states import ZnodeStat  # type: ignore[import-untyped]
-from kazoo.security import ACL  # type: ignore[import-untyped]
+from kazoo.exceptions import BadVersionError
+from kazoo.protocol import serialization as kz
+from kazoo.protocol.states import ZnodeStat
+from kazoo.security import ACL
 from kazoo.security import Id as KazooId
 
 from jute import client_records as ours

@@ -5,8 +5,8 @@ import inspect
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kazoo.exceptions import EXCEPTIONS  # type: ignore[import-untyped]
-from kazoo.protocol import serialization  # type: ignore[import-untyped]
+from kazoo.exceptions import EXCEPTIONS
+from kazoo.protocol import serialization
 
 from jute import errors
 from jute.errors import MarshallingError, NoNode, UnknownSession, ZkError, error_for

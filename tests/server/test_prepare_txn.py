@@ -1,6 +1,7 @@
 """Writes prepared against what is pending: counters at their end, sessions at theirs, changes taken back."""
 
 from struct import pack
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ SESSION, OTHER = 7, 8
 class Bench:
     """A preparer, its tree, and transactions waiting between them."""
 
-    def __init__(self, tree: DataTree | None = None, **options: bool) -> None:
+    def __init__(self, tree: DataTree | None = None, **options: Any) -> None:
         self.tree = tree or DataTree(extended_types=True)
         self.tree.tracks_digest = True
         self.sessions = Sessions(2000, 1)

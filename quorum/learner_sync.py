@@ -22,6 +22,7 @@ from quorum.synchronization import Plan, SyncMode, plan_by_walking, plan_from_me
 log = structlog.get_logger()
 
 _READ_AHEAD_TXNS = 256  # of the log on disk, for a learner far behind
+_QUEUED_BYTES_MAX = 1 << 20  # of what it missed: the queue is for what is new
 
 # Called in one step with the last look at our history: queue what is committed behind the zxid, and from then
 # on everything new.
@@ -48,7 +49,6 @@ class LearnerSync:
             replica.committed_log,
             force_snapshot=self._settings.force_snapshot_sync,
         )
-        is_in_memory = plan is not None
         if plan is None:
             plan = await self._plan_from_disk(peer_zxid)
         log.info(
@@ -60,11 +60,8 @@ class LearnerSync:
         )
         if plan.mode is SyncMode.SNAP:
             await self._send_snapshot(link, begin_forwarding)
-        elif is_in_memory:
-            link.send(_opening(plan))
-            begin_forwarding(plan.after)
         else:
-            await self._send_from_disk(link, plan, begin_forwarding)
+            await self._send_txns(link, plan, begin_forwarding)
 
     async def _send_now(self, link: LearnerLink, data: bytes) -> None:
         with patience(self._settings.init_limit_s):
@@ -93,24 +90,46 @@ class LearnerSync:
             log.warning("log_of_no_use_to_a_learner", problem=str(problem))
             return snapshot
 
-    async def _send_from_disk(self, link: LearnerLink, plan: Plan, begin_forwarding: BeginForwarding) -> None:
-        """Send transactions from the log until those in memory can go on.
+    async def _send_txns(self, link: LearnerLink, plan: Plan, begin_forwarding: BeginForwarding) -> None:
+        """Send transactions, from the log until those in memory can go on, until few enough to be queued are
+        left.
 
         They are sent as they are read: a learner may be a million behind. Once it has begun there is no way
         back to a snapshot, unless the learner comes anew.
         """
         await self._send_now(link, _opening(plan))
         after = plan.after
-        while not self._memory_reaches(after):
-            try:
-                reached = await self._send_logged(link, after)
-            except StorageError as problem:
-                self._unreadable_before = self._replica.last_zxid
-                raise PeerError(f"the log cannot be read, it will get a snapshot: {problem}") from problem
-            if reached == after:
-                raise PeerError(f"the log on disk ends at {format_zxid(after)}, before what is in memory")
-            after = reached
+        while True:
+            if not self._memory_reaches(after):
+                after = await self._send_from_disk(link, after)
+            elif committed := self._committed_after(after):
+                await self._send_now(link, b"".join(map(committed_proposal, committed)))
+                after = zxid_of(committed[-1])
+            else:
+                break
         begin_forwarding(after)
+
+    def _committed_after(self, after: int) -> list[bytes]:
+        """The next few transactions in memory; none if they are not worth a piece of their own."""
+        committed: list[bytes] = []
+        size = 0
+        for zxid, payload in self._replica.committed_log:
+            if zxid > after:
+                committed.append(payload)
+                size += len(payload)
+                if size > _QUEUED_BYTES_MAX:
+                    return committed
+        return []
+
+    async def _send_from_disk(self, link: LearnerLink, after: int) -> int:
+        try:
+            reached = await self._send_logged(link, after)
+        except StorageError as problem:
+            self._unreadable_before = self._replica.last_zxid
+            raise PeerError(f"the log cannot be read, it will get a snapshot: {problem}") from problem
+        if reached == after:
+            raise PeerError(f"the log on disk ends at {format_zxid(after)}, before what is in memory")
+        return reached
 
     async def _send_logged(self, link: LearnerLink, after: int) -> int:
         """Send what is on disk by now, and return how far it led: meanwhile there may be more than memory

@@ -27,6 +27,7 @@ from server.replica import Replica
 from server.standing import Standing
 from server.world import World
 
+_OBSERVER_QUEUE_BYTES_MIN = 4 << 20  # less could not hold the largest transactions
 _STATES = {
     ServerState.LOOKING: "looking",
     ServerState.LEADING: "leading",
@@ -52,7 +53,9 @@ def peer_settings(config: ServerConfig) -> PeerSettings:
         observer_delay_s=max(0, config.observer_election_delay_ms) / 1000,
         observer_reconnect_delay_s=max(0, config.observer_reconnect_delay_ms) / 1000,
         observer_master_port=config.observer_master_port,
-        observer_master_queued_bytes_max=config.observer_master_size_limit_bytes,
+        observer_master_queued_bytes_max=max(
+            config.observer_master_size_limit_bytes, _OBSERVER_QUEUE_BYTES_MIN
+        ),
         observer_logs=config.observer_sync_enabled,
         read_only_enabled=config.read_only_mode_enabled,
         leader_host_is_any=config.quorum_listen_on_all_ips,

@@ -270,6 +270,22 @@ async def test_an_observer_for_which_too_much_waits_is_let_go(nursery: trio.Nurs
     assert not leader.is_closed()
 
 
+async def test_an_observer_that_missed_more_than_may_wait_is_sent_it_in_pieces(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is for what is new: whoever comes back gets all that it missed."""
+    monkeypatch.setattr("quorum.learner_sync._QUEUED_BYTES_MAX", 100)
+    master = MasterUnderTest(nursery, settings=master_settings(observer_master_queued_bytes_max=1000))
+    leader = await master.serves()
+    for zxid in range(E1 + 1, E1 + 101):
+        await leader.say(proposal(zxid), commit(zxid))
+    observer = await master.joined_by(zxid=E1 + 1)
+    heard = observer.heard_packets()
+    assert heard[2:-1:2] == [f"PROPOSAL 1/{n}" for n in range(2, 101)]
+    assert heard[3:-1:2] == [f"COMMIT 1/{n}" for n in range(2, 101)]
+    assert heard[-1] == "NEWLEADER 1/0"
+
+
 async def test_observers_are_pinged_twice_a_tick_and_a_silent_one_is_let_go(
     nursery: trio.Nursery, mock_clock: MockClock
 ) -> None:

@@ -25,6 +25,8 @@ PACKAGES = ("jute", "persistence", "quorum", "server")
 # What runs for every request. The shells stay as they are: a coroutine does not get faster by being compiled.
 HOT_MODULES = (
     "persistence/log_format.py",
+    "persistence/log_writer.py",
+    "persistence/txn_log.py",
     "server/apply_txn.py",
     "server/client_fronts.py",
     "server/client_protocol.py",

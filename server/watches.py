@@ -172,6 +172,8 @@ class Watches:
 
     def drop_watcher(self, watcher: Watcher) -> None:
         """Forget a connection."""
+        if not watcher.watched:
+            return
         for kind in (
             WatcherType.DATA,
             WatcherType.CHILDREN,

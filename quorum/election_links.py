@@ -82,6 +82,7 @@ class _Peer:
     dialling: trio.CancelScope | None = None  # of the one dial under way
     dialled_at: float = -math.inf  # when we dialled it, or knocked there
     called_from: Sequence[Endpoint] = ()  # where it asked to be dialled back
+    failure: str | None = None  # why it could not be dialled, if it could not the last time
 
     def take_call(self) -> Sequence[Endpoint]:
         called_from, self.called_from = self.called_from, ()
@@ -166,7 +167,7 @@ class ElectionLinks:
         peer.dialled_at = trio.current_time()
         stream: trio.abc.Stream | None = None
         with peer.dialling:
-            stream = await self._reach(peer.sid, endpoints)
+            stream = await self._reach(peer, endpoints)
         peer.dialling = None
         if stream is None:
             peer.dialled_at = -math.inf
@@ -183,8 +184,11 @@ class ElectionLinks:
     def _endpoints(self, sid: int) -> list[Endpoint]:
         return [(address.host, address.election_port) for address in self._addresses.get(sid, ())]
 
-    async def _reach(self, sid: int, endpoints: Iterable[Endpoint]) -> trio.abc.Stream | None:
-        """A connection on which we have said who we are; None if no address answers."""
+    async def _reach(self, peer: _Peer, endpoints: Iterable[Endpoint]) -> trio.abc.Stream | None:
+        """A connection on which we have said who we are; None if no address answers.
+
+        A server that is down is dialled again and again: only what is new about it is logged.
+        """
         reason = "no address is known"
         for host, port in dict.fromkeys(endpoints):
             try:
@@ -194,7 +198,9 @@ class ElectionLinks:
                 reason = f"{bracketed(host)}:{port} did not answer in time"
             except (OSError, ValueError, *_BROKEN) as error:  # ValueError: no possible host name
                 reason = f"{bracketed(host)}:{port}: {error.__cause__ or error}"
-        log.info("election_dial_failed", server=sid, reason=reason)
+        if peer.failure != reason:
+            peer.failure = reason
+            log.info("election_dial_failed", server=peer.sid, reason=reason)
         return None
 
     async def _open(self, host: str, port: int) -> trio.abc.Stream:
@@ -314,6 +320,7 @@ class ElectionLinks:
         _drop_link(peer)
         scope = peer.link = trio.CancelScope()
         peer.called_from = ()
+        peer.failure = None
         log.info("election_link_up", server=peer.sid, address=_address_of(stream))
         try:
             with scope:

@@ -3,6 +3,7 @@
 A host name is looked up anew at every dial: behind a name there may be another machine by now.
 """
 
+import os
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -26,4 +27,17 @@ class RealNetwork:
         return await trio.open_tcp_listeners(port, host=host)
 
     async def dial(self, host: str, port: int) -> trio.abc.Stream:
-        return await trio.open_tcp_stream(host, port)
+        try:
+            return await trio.open_tcp_stream(host, port)
+        except OSError as failure:
+            raise _first_cause(failure) from None
+
+
+def _first_cause(failure: OSError) -> OSError:
+    """Trio tries all addresses of a host, and what went wrong with each is inside."""
+    cause: BaseException | None = failure.__cause__
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
+        return OSError(cause.errno, os.strerror(cause.errno))
+    return failure

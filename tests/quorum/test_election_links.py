@@ -177,6 +177,19 @@ async def test_a_failed_dial_is_told_and_not_repeated(two: Two, autojump_clock: 
     assert two.network.dials == [ADDRESS_3]
 
 
+async def test_a_server_that_is_down_is_reported_once(two: Two, autojump_clock: MockClock) -> None:
+    """It is dialled for as long as there is no leader: the log must stay readable. What is new is said."""
+    with capture_logs() as lines:
+        for _ in range(5):
+            two.links.send(1, b"vote")
+            await wait_all_tasks_blocked()
+        two.network.silent.add("zoo1")
+        two.links.send(1, b"vote")
+        await trio.sleep(6)
+    assert two.told.failed == [1] * 6
+    assert len([line for line in lines if line["event"] == "election_dial_failed"]) == 2
+
+
 async def test_a_dial_without_answer_fails_after_five_seconds(two: Two, autojump_clock: MockClock) -> None:
     two.network.silent.add("zoo3")
     two.links.send(3, b"vote")

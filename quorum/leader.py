@@ -184,7 +184,7 @@ class Leader:
         log.info("epoch_proposed", epoch=self._agreement.epoch)
         self._epoch_acked(self._my_id, Summary(self._epochs.current, self._replica.last_zxid))
         await self._epoch_accepted.wait()
-        self._new_leader_acked(self._my_id, self._epoch_zxid)
+        self._new_leader_acked(self._my_id)
         await self._quorum_synced.wait()
 
     @property
@@ -203,10 +203,7 @@ class Leader:
             self._epochs.enter(self._agreement.epoch)  # before anybody takes over our history
             self._epoch_accepted.set()
 
-    def _new_leader_acked(self, server_id: int, zxid: int) -> None:
-        if zxid != self._epoch_zxid:
-            log.warning("ack_of_another_epoch", server=server_id, zxid=format_zxid(zxid))
-            return
+    def _new_leader_acked(self, server_id: int) -> None:
         self._synced.add(server_id)
         if self._has_quorums(self._synced):
             self._quorum_synced.set()
@@ -490,21 +487,36 @@ class Leader:
         await self._sync.bring_up_to_date(
             learner.server_id, link, peer_zxid, partial(self._begin_forwarding, learner)
         )
+        # Behind all that got into a snapshot while it was sent (ZOOKEEPER-3104).
+        link.send(packet(NEWLEADER, self._epoch_zxid, config_text(self._membership.last_seen).encode()))
         async with trio.open_nursery() as nursery:
             learner.is_sending = True
             nursery.start_soon(link.send_queued)
             link.flush()
             with patience(settings.init_limit_s):
-                type_, zxid, _, _ = await link.receive()
-                if type_ != ACK:
-                    raise PeerError(f"NEWLEADER was answered with a packet of type {type_}")
-                learner.is_synced = True
-                self._new_leader_acked(learner.server_id, zxid)
+                early = await self._until_synced(learner)
                 await self._serving.wait()
             link.send(packet(UPTODATE, -1))
-            link.flush()
+            self._received(learner, [(ACK, early, None, None)])
             log.info("learner_synced", server=learner.server_id, observer=learner.is_observer)
             await self._listen_to(learner)
+
+    async def _until_synced(self, learner: Learner) -> int:
+        """Wait for the ack of NEWLEADER; returns how far the learner has acked proposals before it.
+
+        Learners before 3.9.4 do that (ZOOKEEPER-4685). It must not count until they have entered our epoch:
+        what they logged before could lose an election against a server that has entered it without.
+        """
+        early = self._epoch_zxid
+        while True:
+            type_, zxid, _, _ = await learner.link.receive()
+            if type_ != ACK:
+                raise PeerError(f"NEWLEADER was answered with a packet of type {type_}")
+            if zxid == self._epoch_zxid:
+                learner.is_synced = True
+                self._new_leader_acked(learner.server_id)
+                return early
+            early = max(early, zxid)
 
     def _enter(self, learner: Learner) -> None:
         """From now on this is the learner with that id: an older connection is one it has given up."""
@@ -574,4 +586,3 @@ class Leader:
             for zxid, payload in broadcast.proposals():
                 link.send(packet(PROPOSAL, zxid, payload))
         learner.is_forwarding = True
-        link.send(packet(NEWLEADER, self._epoch_zxid, config_text(self._membership.last_seen).encode()))

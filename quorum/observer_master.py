@@ -243,6 +243,8 @@ class ObserverMaster:
         await self._sync.bring_up_to_date(
             observer.server_id, link, peer_zxid, partial(self._begin_forwarding, observer)
         )
+        # Behind all that got into a snapshot while it was sent (ZOOKEEPER-3104).
+        link.send(packet(NEWLEADER, self._epoch_zxid, config_text(self._membership.committed).encode()))
         async with trio.open_nursery() as nursery:
             observer.is_sending = True
             nursery.start_soon(link.send_queued)
@@ -275,7 +277,6 @@ class ObserverMaster:
             if zxid > after:
                 link.send(committed_proposal(payload))
         observer.is_forwarding = True
-        link.send(packet(NEWLEADER, self._epoch_zxid, config_text(self._membership.committed).encode()))
 
     async def _listen_to(self, observer: Observer) -> None:
         limit_s = self._settings.sync_limit_s

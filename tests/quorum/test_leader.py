@@ -604,16 +604,33 @@ async def test_what_we_know_nothing_of_is_passed_over(nursery: trio.Nursery) -> 
     assert show(first.heard()) == ["SYNC 0/0"]
 
 
+async def test_a_proposal_acked_before_newleader(nursery: trio.Nursery) -> None:
+    """T18: it is not taken for NEWLEADER's ack, and counts only once that has come."""
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    first = await ours.followed_by(1)
+    ours.replica.disk_is_busy = True
+    await ours.propose(b"body")
+    third = await ours.joined_by(3)
+    await third.say(packet(ACK, E1 + 1))
+    await first.say(packet(ACK, E1 + 1))
+    assert show(first.heard()) == ["PROPOSAL 1/1"]
+    assert not third.is_closed()
+    await third.say(packet(ACK, E1))
+    assert show(first.heard()) == ["COMMIT 1/1"]
+    assert third.heard().endswith(packet(UPTODATE, -1) + packet(COMMIT, E1 + 1))
+
+
 async def test_a_stray_ack_in_place_of_newleaders(nursery: trio.Nursery) -> None:
-    """T18: it ends the synchronisation of that learner, but it is not counted for the quorum."""
+    """T18: of what was never proposed. It puts nobody into office."""
     ours = LeaderUnderTest(nursery)
     await ours.leads()
     first = await ours.joined_by(1)
     await first.say(packet(ACK, E1 + 5))
     assert ours.established == []
-    third = await ours.joined_by(3)
-    await third.say(packet(ACK, E1))
+    await first.say(packet(ACK, E1))
     assert ours.established == [1]
+    assert first.is_closed()
 
 
 async def test_newleader_must_be_acked(nursery: trio.Nursery) -> None:

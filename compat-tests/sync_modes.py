@@ -1,6 +1,6 @@
 """How a member that was away was brought up to date, and how to make the leader choose each way.
 
-The servers' own logs tell which way it was. Apache's tell at either end, so of a mixed pair one always does.
+The servers' own logs tell which way it was: the learner's always, an Apache leader's too.
 """
 
 import re
@@ -9,6 +9,8 @@ from signal import SIGSTOP
 from typing import Final, Literal, TypeAlias
 
 import session_client as wire
+from ensemble_load import assert_all_equal
+from raw_client import Reader
 from session_client import SessionClient
 from zk_ensembles import Ensemble, wait_until
 from zk_servers import Kind, Server
@@ -21,22 +23,24 @@ FEW: Final = 20
 MANY: Final = 700  # more than the 500 transactions that a leader keeps in memory
 ORPHAN: Final = b"a write that only its leader ever logged"
 
+_MODES: Final[tuple[SyncMode, ...]] = ("DIFF", "TRUNC", "SNAP")
 _LEARNER_SAYS: Mapping[Kind, dict[str, SyncMode]] = {
     "reference": {
         "Getting a diff from the leader": "DIFF",
         "Getting a snapshot from leader": "SNAP",
         "Truncating log to get in sync with the leader": "TRUNC",
     },
-    "triokeeper": {},
+    "triokeeper": {f"synchronising mode={mode} ": mode for mode in _MODES},
 }
 
 
 def told_mode(leader: Server, learner: Server, learner_id: int, since: tuple[int, int]) -> SyncMode:
     """The last way in which the learner was synchronised since its and the leader's log were so long."""
     of_leader, of_learner = leader.log_text[since[0] :], learner.log_text[since[1] :]
-    if learner.kind == "reference" or leader.kind == "triokeeper":
-        return _told_by_learner(of_learner, learner.kind)
-    return _told_by_apache_leader(of_leader, learner_id)
+    mode = _told_by_learner(of_learner, learner.kind)
+    if leader.kind == "reference":
+        assert _told_by_apache_leader(of_leader, learner_id) == mode
+    return mode
 
 
 def _told_by_learner(text: str, kind: Kind) -> SyncMode:
@@ -49,11 +53,33 @@ def _told_by_apache_leader(text: str, learner_id: int) -> SyncMode:
     """A truncation to the end of what is committed is not told, but neither is anything else then."""
     _, synchronizing, said = text.rpartition(f"Synchronizing with Learner sid: {learner_id} ")
     assert synchronizing, f"the leader says nothing:\n{text[-3000:]}"
-    modes: tuple[SyncMode, ...] = ("DIFF", "TRUNC")
-    for mode in modes:
+    for mode in _MODES:
         if re.search(rf"Sending {mode} zxid=0x[0-9a-f]+ +for peer sid: {learner_id}\b", said):
             return mode
     return "SNAP" if "Sending snapshot last zxid of peer" in said else "TRUNC"
+
+
+def come_back(ensemble: Ensemble, learner: int, situation: "Situation", expected: SyncMode) -> None:
+    """The learner comes back out of the situation, in this way; then from its own disk; then it leads."""
+    situation(ensemble, learner)
+    leader = ensemble.wait_for_leader()
+    lengths = len(ensemble[leader].log_text), len(ensemble[learner].log_text)
+    ensemble.start(learner)
+    assert told_mode(ensemble[leader], ensemble[learner], learner, lengths) == expected
+    assert_all_equal(ensemble)
+    if expected == "TRUNC":
+        assert not holds_orphan(ensemble[learner])
+
+    ensemble[learner].kill9()
+    ensemble.start(learner)
+    assert_all_equal(ensemble)
+
+    ensemble.elect(learner)
+    assert_all_equal(ensemble)
+    with SessionClient.open(ensemble[learner].port, SESSION_MS) as client:
+        names = wire.read_names(Reader(client.call(wire.get_children("/")).body))
+        assert "orphan" not in names
+        client.close()
 
 
 # -- situations: each leaves the learner stopped, and the others serving without it
@@ -90,7 +116,8 @@ def know_another_past(ensemble: Ensemble, learner: int) -> None:
     _write(ensemble, FEW)
 
 
-SITUATIONS: Mapping[Callable[[Ensemble, int], None], SyncMode] = {
+Situation: TypeAlias = Callable[[Ensemble, int], None]
+SITUATIONS: Mapping[Situation, SyncMode] = {
     miss_some: "DIFF",
     miss_many: "DIFF",
     lose_the_disk: "SNAP",

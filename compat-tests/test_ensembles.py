@@ -1,7 +1,7 @@
 """Three and five servers of one kind: elections, kills, restarts under load, fail-over of clients.
 
-`make compat-ensemble` runs all of it. `pytest --server=reference` runs the same against Apache ZooKeeper, and
-so shows that the tests ask for nothing that it does not do.
+`make compat-ensemble` runs all of it, `make test` what is quick. `pytest --server=reference` runs the same
+against Apache ZooKeeper, and so shows that the tests ask for nothing that it does not do.
 """
 
 import random
@@ -19,10 +19,11 @@ from ensemble_load import EnsembleLoad, assert_all_equal
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.protocol.states import KazooState
+from sync_modes import BEGUN_AS_LEADER, SITUATIONS, Situation, SyncMode, come_back
 from zk_ensembles import Ensemble, prepare_ensemble, start_ensemble, wait_until
 from zk_servers import Kind
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
+pytestmark = pytest.mark.timeout(600)
 long = pytest.mark.long
 
 TICK_MS = 500
@@ -209,6 +210,17 @@ def test_under_load(kind: Kind, trouble: Trouble, size: int) -> None:
     with start_ensemble([kind] * size, SETTINGS) as ensemble, under_load(ensemble):
         for _ in range(3):
             trouble(ensemble)
+
+
+@long
+@pytest.mark.parametrize(
+    ("situation", "expected"), SITUATIONS.items(), ids=lambda each: getattr(each, "__name__", each)
+)
+def test_a_follower_is_brought_up_to_date(kind: Kind, situation: Situation, expected: SyncMode) -> None:
+    """In each of the three ways; then from its own disk again; then it leads with what it has got."""
+    leader = 3 if situation in BEGUN_AS_LEADER else 2
+    with start_ensemble([kind] * 3, SETTINGS, leader=leader) as ensemble:
+        come_back(ensemble, 3, situation, expected)
 
 
 @long

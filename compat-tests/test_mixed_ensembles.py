@@ -1,12 +1,13 @@
 """Apache ZooKeeper and Triokeeper as members of one ensemble: in any mix, with either kind leading.
 
-Everything ends with the same tree and the same digests at all members. `make compat-mixed` runs all of it.
-With `--server=reference` all members are Apache's, which shows that the tests ask for nothing it does not do.
+Everything ends with the same tree and the same digests at all members. `make compat-mixed` runs all of it,
+`make test` a little. With `--server=reference` all members are Apache's, which shows that the tests ask for
+nothing that it does not do.
 """
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from threading import Event, Thread
 
@@ -18,12 +19,11 @@ from ensemble_load import assert_all_equal
 from kazoo.client import KazooClient
 from raw_client import Reader
 from session_client import Lost, Refused, SessionClient
-from sync_modes import BEGUN_AS_LEADER, SITUATIONS, SyncMode, holds_orphan, told_mode
+from sync_modes import BEGUN_AS_LEADER, SITUATIONS, Situation, SyncMode, come_back, told_mode
 from zk_ensembles import Ensemble, prepare_ensemble, start_ensemble, wait_until
 from zk_servers import SMALL_FLAGS, Kind
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.long, pytest.mark.usefixtures("reference")]
-long = pytest.mark.long
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("reference")]
 
 TICK_MS = 500
 SESSION_MS = 40_000
@@ -48,12 +48,26 @@ NEVER_REAP = "-Dznode.container.checkIntervalMs=100000000"
 Mix = tuple[str, ...]  # of "apache" and "ours"
 TWO_AND_ONE: Mix = ("apache", "apache", "ours")
 ONE_AND_TWO: Mix = ("ours", "ours", "apache")
-# Who leads is the third or the second member: one of each kind.
-LED: list[tuple[Mix, int]] = [(mix, leader) for mix in (TWO_AND_ONE, ONE_AND_TWO) for leader in (3, 2)]
 PAIRS = [("apache", "ours"), ("ours", "apache")]  # a leader's kind, a learner's
-led_by_each = pytest.mark.parametrize(
-    ("mix", "leader"), LED, ids=[f"{'-'.join(mix)} led by {leader}" for mix, leader in LED]
-)
+
+
+def led_by_each(*quick: tuple[Mix, int]) -> pytest.MarkDecorator:
+    """Each mix with each kind leading: the third member or the second. All but the quick ones take long."""
+    return pytest.mark.parametrize(
+        ("mix", "leader"),
+        [
+            pytest.param(
+                mix,
+                leader,
+                id=f"{'-'.join(mix)} led by {leader}",
+                marks=[] if (mix, leader) in quick else [pytest.mark.long],
+            )
+            for mix in (TWO_AND_ONE, ONE_AND_TWO)
+            for leader in (3, 2)
+        ],
+    )
+
+
 of_each_kind = pytest.mark.parametrize("pair", PAIRS, ids=" leads ".join)
 
 
@@ -64,7 +78,7 @@ def kinds_of(mix: Sequence[str], ours: Kind) -> list[Kind]:
 # -- working together
 
 
-@led_by_each
+@led_by_each((TWO_AND_ONE, 3), (ONE_AND_TWO, 3))
 def test_writes_of_every_kind_through_every_member(kind: Kind, mix: Mix, leader: int) -> None:
     """Under load from all sides; what cannot be done is refused alike, and then all trees are the same."""
     with (
@@ -114,7 +128,7 @@ def write_for_a_while(writers: Sequence[LoadWriter]) -> None:
             raise writer.failure
 
 
-@led_by_each
+@led_by_each()
 def test_what_one_member_acknowledged_another_shows_after_a_sync(kind: Kind, mix: Mix, leader: int) -> None:
     with start_ensemble(kinds_of(mix, kind), SETTINGS, leader=leader) as ensemble, ExitStack() as running:
         clients = [
@@ -130,7 +144,7 @@ def test_what_one_member_acknowledged_another_shows_after_a_sync(kind: Kind, mix
             assert Reader(read.body).read_buffer() == b"%d" % number
 
 
-@led_by_each
+@led_by_each()
 def test_watches_fire_at_the_other_kind(kind: Kind, mix: Mix, leader: int) -> None:
     with start_ensemble(kinds_of(mix, kind), SETTINGS, leader=leader) as ensemble, ExitStack() as running:
         clients = [running.enter_context(kazoo(ensemble[n].host_port)) for n in ensemble.ids]
@@ -148,7 +162,7 @@ def test_watches_fire_at_the_other_kind(kind: Kind, mix: Mix, leader: int) -> No
 # -- sessions
 
 
-@led_by_each
+@led_by_each()
 def test_a_session_moves_between_kinds(kind: Kind, mix: Mix, leader: int) -> None:
     """With its id, password and ephemeral nodes; also when the leader has changed; and ends everywhere."""
     with start_ensemble(kinds_of(mix, kind), SETTINGS, leader=leader) as ensemble:
@@ -178,7 +192,7 @@ def test_a_session_moves_between_kinds(kind: Kind, mix: Mix, leader: int) -> Non
                 client.attach(ensemble[server_id].port)
 
 
-@led_by_each
+@led_by_each()
 def test_the_connection_that_a_session_left_can_write_no_more(kind: Kind, mix: Mix, leader: int) -> None:
     """Its client may have a write on its way; that one must not happen after the session has moved."""
     with start_ensemble(kinds_of(mix, kind), SETTINGS, leader=leader) as ensemble:
@@ -195,7 +209,7 @@ def test_the_connection_that_a_session_left_can_write_no_more(kind: Kind, mix: M
         assert_all_equal(ensemble)
 
 
-@led_by_each
+@led_by_each()
 def test_sessions_live_as_long_as_they_are_heard_at_any_member(kind: Kind, mix: Mix, leader: int) -> None:
     """The leader ends those that fall silent, and only those, wherever their clients are."""
     with start_ensemble(kinds_of(mix, kind), SETTINGS, leader=leader) as ensemble, ExitStack() as running:
@@ -219,36 +233,22 @@ def test_sessions_live_as_long_as_they_are_heard_at_any_member(kind: Kind, mix: 
 # -- coming back
 
 
+@pytest.mark.long
 @of_each_kind
 @pytest.mark.parametrize(
     ("situation", "expected"), SITUATIONS.items(), ids=lambda each: getattr(each, "__name__", each)
 )
 def test_a_follower_is_brought_up_to_date(
-    kind: Kind, pair: tuple[str, str], situation: Callable[[Ensemble, int], None], expected: SyncMode
+    kind: Kind, pair: tuple[str, str], situation: Situation, expected: SyncMode
 ) -> None:
     """In each of the three ways; then from its own disk again; then it leads with what it has got."""
     kinds = kinds_of((pair[0], pair[0], pair[1]), kind)
     learner = 3
     with start_ensemble(kinds, SETTINGS, leader=3 if situation in BEGUN_AS_LEADER else 2) as ensemble:
-        situation(ensemble, learner)
-        leader = ensemble.wait_for_leader()
-        lengths = len(ensemble[leader].log_text), len(ensemble[learner].log_text)
-        ensemble.start(learner)
-        assert told_mode(ensemble[leader], ensemble[learner], learner, lengths) == expected
-        assert_all_equal(ensemble)
-        if expected == "TRUNC":
-            assert not holds_orphan(ensemble[learner])
-
-        ensemble[learner].kill9()
-        ensemble.start(learner)
-        assert_all_equal(ensemble)
-
-        ensemble.elect(learner)
-        assert_all_equal(ensemble)
-        with SessionClient.open(ensemble[learner].port, SESSION_MS) as client:
-            assert "orphan" not in top_names(client)
+        come_back(ensemble, learner, situation, expected)
 
 
+@pytest.mark.long
 @of_each_kind
 def test_an_observer(kind: Kind, pair: tuple[str, str]) -> None:
     """Follows a leader of the other kind: from nothing, after missing a little, and on to the next leader."""
@@ -281,7 +281,7 @@ def test_an_observer(kind: Kind, pair: tuple[str, str]) -> None:
 # -- reconfiguration
 
 
-@led_by_each
+@led_by_each()
 def test_a_mixed_ensemble_is_reconfigured(kind: Kind, mix: Mix, leader: int) -> None:
     """A member of either kind joins, votes, becomes an observer; the leader is removed; all agree always."""
     with prepare_ensemble(kinds_of(mix, kind), RECONFIG_SETTINGS) as ensemble:

@@ -24,7 +24,7 @@ from quorum.broadcast import FOR_EVER, Broadcast
 from quorum.discovery import EpochAgreement, Summary
 from quorum.epochs import EpochKeeper
 from quorum.errors import PeerError
-from quorum.learner_links import LearnerLink, first_reason, patience
+from quorum.learner_links import LearnerLink, first_reason, ms_since, patience
 from quorum.learner_sync import LearnerSync, committed_proposal
 from quorum.membership import Membership
 from quorum.network import Network
@@ -58,6 +58,7 @@ from quorum.packets import (
     read_sessions,
     revalidated_packet,
 )
+from quorum.peer_stats import PeerStats
 from quorum.reconfiguration import (
     Reconfiguration,
     designated_leader,
@@ -115,6 +116,7 @@ class Leader:
         epochs: EpochKeeper,
         offload: Offload,
         on_established: Callable[[int], None],
+        stats: PeerStats | None = None,
     ) -> None:
         self._settings = settings
         self._membership = membership
@@ -122,10 +124,14 @@ class Leader:
         self._network = network
         self._replica = replica
         self._epochs = epochs
-        self._sync = LearnerSync(settings, replica, offload)
+        self._stats = stats or PeerStats()
+        self._stats.proposal_sizes.reset()
+        self._sync = LearnerSync(settings, replica, offload, self._stats)
         self._on_established = on_established
         self.learners: dict[int, Learner] = {}
         self._tick = 0
+        self._begun_at = trio.current_time()
+        self._served_since: float | None = None
         self._agreement = EpochAgreement(
             self._my_id, Summary(epochs.current, replica.last_zxid), membership.verifier()
         )
@@ -188,6 +194,17 @@ class Leader:
         await self._quorum_synced.wait()
 
     @property
+    def phase(self) -> str:
+        """Zab's, by the name operators know."""
+        if not self._epoch_accepted.is_set():
+            return "discovery"
+        return "broadcast" if self._serving.is_set() else "synchronization"
+
+    @property
+    def uptime_ms(self) -> int:
+        return 0 if self._served_since is None else ms_since(self._served_since)
+
+    @property
     def _epoch_zxid(self) -> int:
         return make_zxid(self._agreement.epoch, 0)
 
@@ -222,7 +239,14 @@ class Leader:
         self._service = self._replica.lead(epoch, self)
         self._on_established(epoch)
         self._serving.set()
-        log.info("leading", epoch=epoch, followers=sorted(self._synced - {self._my_id}))
+        self._served_since = trio.current_time()
+        log.info(
+            "leading",
+            epoch=epoch,
+            zxid=format_zxid(self._replica.last_zxid),
+            followers=sorted(self._synced - {self._my_id}),
+            took_ms=ms_since(self._begun_at),
+        )
 
     async def _keep_leading(self) -> str:
         """Twice in a tick let the learners know that we are there; once, see whether they are."""
@@ -261,6 +285,8 @@ class Leader:
         if self._asked_config is not None:
             self._propose_config(payload)
         zxid = broadcast.propose(payload)
+        self._stats.proposals += 1
+        self._stats.proposal_sizes.add(len(payload))
         assert zxid == zxid_of(payload), (zxid, payload)
         if counter_of(zxid) >= LAST_COUNTER:
             self._must_end = "the epoch has used up its zxids"
@@ -310,6 +336,7 @@ class Leader:
             return
         while payloads := broadcast.commit(up_to=min(zxid, service.sync_due)):
             self._announce(payloads)
+            self._stats.commits += len(payloads)
             service.committed(len(payloads))
 
     def _announce(self, payloads: list[bytes]) -> None:
@@ -387,6 +414,7 @@ class Leader:
         designated = designated_leader(self._my_id, before, now, broadcast.logged, zxid)
         self._membership.activate(now)
         self._announce_config(zxid, payloads[0], designated)
+        self._stats.commits += 1
         service.committed(1)
         if keeps_leading(self._my_id, before, now):
             broadcast.settle_members()
@@ -484,7 +512,8 @@ class Leader:
             self._epoch_acked(learner.server_id, Summary(read_int(data), peer_zxid))
             await self._epoch_accepted.wait()
         self._enter(learner)
-        await self._sync.bring_up_to_date(
+        started_at = trio.current_time()
+        mode = await self._sync.bring_up_to_date(
             learner.server_id, link, peer_zxid, partial(self._begin_forwarding, learner)
         )
         # Behind all that got into a snapshot while it was sent (ZOOKEEPER-3104).
@@ -498,7 +527,13 @@ class Leader:
                 await self._serving.wait()
             link.send(packet(UPTODATE, -1))
             self._received(learner, [(ACK, early, None, None)])
-            log.info("learner_synced", server=learner.server_id, observer=learner.is_observer)
+            log.info(
+                "learner_synced",
+                server=learner.server_id,
+                observer=learner.is_observer,
+                mode=mode.value,
+                took_ms=ms_since(started_at),
+            )
             await self._listen_to(learner)
 
     async def _until_synced(self, learner: Learner) -> int:
@@ -558,6 +593,7 @@ class Leader:
                     service.touch(session, timeout_ms)
             elif type_ == REVALIDATE:
                 session, timeout_ms = read_revalidate(data)
+                self._stats.revalidations += 1
                 is_valid = service.revalidate(learner, session, timeout_ms)
                 learner.link.send(revalidated_packet(zxid, session, is_valid))
             else:

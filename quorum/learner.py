@@ -28,7 +28,7 @@ from persistence.log_format import follows
 from quorum.discovery import ALREADY_ACCEPTED
 from quorum.epochs import EpochKeeper
 from quorum.errors import PeerError
-from quorum.learner_links import LearnerLink, first_reason, patience
+from quorum.learner_links import LearnerLink, first_reason, ms_since, patience
 from quorum.membership import Membership
 from quorum.network import Network
 from quorum.observer_master import Asker, ObserverMaster, Relay
@@ -63,6 +63,7 @@ from quorum.packets import (
     request_packet,
     revalidate_packet,
 )
+from quorum.peer_stats import PeerStats
 from quorum.reconfiguration import Departure, config_in, departure_after, is_reconfiguration
 from quorum.replica import LearnerService, Replica
 from quorum.server_lines import Ensemble, Member, read_config_text
@@ -96,6 +97,7 @@ class Learning:
         needs_snapshot: bool,
         on_synced: Callable[[int], None],
         serve_observers: ServeObservers | None = None,
+        stats: PeerStats | None = None,
     ) -> None:
         self._settings = settings
         self._membership = membership
@@ -105,7 +107,11 @@ class Learning:
         self._is_observer = is_observer
         self._on_synced = on_synced
         self._serve_observers = serve_observers
-        self._master: ObserverMaster | None = None
+        self.observer_master: ObserverMaster | None = None  # while we are one
+        self._stats = stats or PeerStats()
+        self.phase = "discovery"  # Zab's, by the name operators know
+        self._sync_mode = ""
+        self._sync_started_at = 0.0
         self._epoch = 0
         self._leader_id = 0
         self.master_id: int | None = None  # the leader's, or that of a follower in its place
@@ -175,8 +181,8 @@ class Learning:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(link.send_queued)
             if self._serve_observers is not None and not self._is_observer:
-                self._master = self._serve_observers(self, self._epoch)
-                nursery.start_soon(self._master.serve)
+                self.observer_master = self._serve_observers(self, self._epoch)
+                nursery.start_soon(self.observer_master.serve)
             self._start_serving(link)
             await self._listen(link)
 
@@ -213,9 +219,19 @@ class Learning:
     async def _synchronise(self, link: LearnerLink) -> None:
         """Until UPTODATE: our history is the leader's, on disk, and acknowledged."""
         settings = self._settings
+        self.phase, self._sync_started_at = "synchronization", trio.current_time()
         with patience(settings.init_limit_s):
             mode, zxid, _, _ = await link.receive()
-        log.info("synchronising", mode=_MODES.get(mode, mode), zxid=format_zxid(zxid), epoch=self._epoch)
+        self._sync_mode = _MODES.get(mode, str(mode))
+        self.phase = f"synchronization - {self._sync_mode.lower()}"
+        log.info(
+            "synchronising",
+            leader=self._leader_id,
+            mode=self._sync_mode,
+            zxid=format_zxid(zxid),
+            our_zxid=format_zxid(self._replica.last_zxid),
+            epoch=self._epoch,
+        )
         await self._begin(link, mode, zxid)
         is_new_leader = False
         leaders_config: Ensemble | None = None
@@ -324,11 +340,7 @@ class Learning:
         service = self._service = self._replica.learn(self, is_observer=self._is_observer)
         self._replica.on_logged(self._logged)
         self._on_synced(self._epoch)
-        log.info(
-            "observing" if self._is_observer else "following",
-            epoch=self._epoch,
-            zxid=format_zxid(self._replica.last_zxid),
-        )
+        self._report_sync()
         link.send(packet(ACK, make_zxid(self._epoch, 0)))
         for zxid, payload in self._proposed:
             self._take_proposal(service, zxid, payload)
@@ -337,6 +349,21 @@ class Learning:
         service.committed(self._committed_count)
         self._proposed.clear()
         self._end_batch(service)
+
+    def _report_sync(self) -> None:
+        self.phase = "broadcast"
+        took_ms = ms_since(self._sync_started_at)
+        stats = self._stats
+        (stats.observer_sync_times if self._is_observer else stats.follower_sync_times).add(took_ms)
+        log.info(
+            "observing" if self._is_observer else "following",
+            leader=self._leader_id,
+            **({} if self.master_id == self._leader_id else {"through": self.master_id}),
+            epoch=self._epoch,
+            zxid=format_zxid(self._replica.last_zxid),
+            mode=self._sync_mode,
+            took_ms=took_ms,
+        )
 
     async def _listen(self, link: LearnerLink) -> None:
         limit_s = self._settings.sync_limit_s
@@ -389,15 +416,15 @@ class Learning:
         service.end_batch()
         assert self._link is not None
         self._link.flush()
-        if self._master is not None:
-            self._master.flush()
+        if self.observer_master is not None:
+            self.observer_master.flush()
         self._replica.flush_log()
 
     def _touched(self, service: LearnerService) -> list[tuple[int, int]]:
         touched = service.touched()
-        if self._master is None:
+        if self.observer_master is None:
             return touched
-        return list({**self._master.take_touched(), **dict(touched)}.items())
+        return list({**self.observer_master.take_touched(), **dict(touched)}.items())
 
     def _revalidated(self, service: LearnerService, session: int, is_valid: bool) -> None:
         asker: Asker = service
@@ -410,6 +437,7 @@ class Learning:
 
     def _take_proposal(self, service: LearnerService, zxid: int, payload: bytes) -> None:
         self._see_config(payload)
+        self._stats.proposals_received += not self._is_observer
         service.proposed(payload)
         self._uncommitted.append((zxid, payload))
         if self._logs:
@@ -420,12 +448,13 @@ class Learning:
         if not self._uncommitted or self._uncommitted[0][0] != zxid:
             raise PeerError(f"commit {format_zxid(zxid)} is not of the oldest proposal")
         _, payload = self._uncommitted.popleft()
-        if self._master is None:
+        self._stats.commits_received += 1
+        if self.observer_master is None:
             return
         if designated is None:
-            self._master.committed(zxid, payload)
+            self.observer_master.committed(zxid, payload)
         else:
-            self._master.activated(zxid, payload, designated)
+            self.observer_master.activated(zxid, payload, designated)
 
     def _logged(self, count: int) -> None:
         """The oldest `count` proposals in the log are durable: say so. Observers are not asked."""

@@ -162,6 +162,11 @@ def _same_socket(stream: trio.abc.Stream) -> socket.socket | None:
     return duplicate
 
 
+def ms_since(start_s: float) -> int:
+    """How long ago that was, by Trio's clock."""
+    return round((trio.current_time() - start_s) * 1000)
+
+
 @contextmanager
 def patience(seconds: float) -> Iterator[None]:
     """What is not done in time is the other side's fault."""

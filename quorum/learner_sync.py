@@ -3,7 +3,9 @@
 The leader does it for all learners, a follower that is an observer master for its observers.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 import structlog
@@ -15,6 +17,7 @@ from persistence.offload import Offload
 from quorum.errors import PeerError
 from quorum.learner_links import LearnerLink, patience
 from quorum.packets import COMMIT, DIFF, PROPOSAL, SNAP, TRUNC, packet
+from quorum.peer_stats import PeerStats
 from quorum.replica import Replica
 from quorum.settings import PeerSettings
 from quorum.synchronization import Plan, SyncMode, plan_by_walking, plan_from_memory
@@ -32,15 +35,17 @@ BeginForwarding = Callable[[int], None]
 class LearnerSync:
     """`bring_up_to_date` sends most of what is missing; the rest is queued on the link when it returns."""
 
-    def __init__(self, settings: PeerSettings, replica: Replica, offload: Offload) -> None:
+    def __init__(self, settings: PeerSettings, replica: Replica, offload: Offload, stats: PeerStats) -> None:
         self._settings = settings
         self._replica = replica
         self._offload = offload
+        self._stats = stats
+        self._under_way = Counter[bool]()  # synchronisations, by whether they are a snapshot
         self._unreadable_before = 0  # the log is of no use to whoever has less
 
     async def bring_up_to_date(
         self, server_id: int, link: LearnerLink, peer_zxid: int, begin_forwarding: BeginForwarding
-    ) -> None:
+    ) -> SyncMode:
         """Nothing of the link's queue may be sent meanwhile."""
         replica = self._replica
         plan = plan_from_memory(
@@ -58,10 +63,25 @@ class LearnerSync:
             their_zxid=format_zxid(peer_zxid),
             our_zxid=format_zxid(replica.last_zxid),
         )
-        if plan.mode is SyncMode.SNAP:
-            await self._send_snapshot(link, begin_forwarding)
-        else:
-            await self._send_txns(link, plan, begin_forwarding)
+        with self._counted(plan.mode):
+            if plan.mode is SyncMode.SNAP:
+                await self._send_snapshot(link, begin_forwarding)
+            else:
+                await self._send_txns(link, plan, begin_forwarding)
+        return plan.mode
+
+    @contextmanager
+    def _counted(self, mode: SyncMode) -> Iterator[None]:
+        stats, is_snapshot = self._stats, mode is SyncMode.SNAP
+        stats.snapshots += is_snapshot
+        stats.diffs += not is_snapshot
+        self._under_way[is_snapshot] += 1
+        samples = stats.snapshots_under_way if is_snapshot else stats.diffs_under_way
+        samples.add(self._under_way[is_snapshot])
+        try:
+            yield
+        finally:
+            self._under_way[is_snapshot] -= 1
 
     async def _send_now(self, link: LearnerLink, data: bytes) -> None:
         with patience(self._settings.init_limit_s):

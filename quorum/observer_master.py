@@ -22,7 +22,7 @@ from jute.record import DecodeError
 from jute.zxid import counter_of, epoch_of, format_zxid, make_zxid
 from persistence.offload import Offload
 from quorum.errors import PeerError
-from quorum.learner_links import LearnerLink, first_reason, patience
+from quorum.learner_links import LearnerLink, first_reason, ms_since, patience
 from quorum.learner_sync import LearnerSync, committed_proposal
 from quorum.membership import Membership
 from quorum.network import Network
@@ -51,6 +51,7 @@ from quorum.packets import (
     read_sessions,
     revalidated_packet,
 )
+from quorum.peer_stats import PeerStats
 from quorum.replica import Replica
 from quorum.server_lines import Ensemble, Member, config_text
 from quorum.settings import PeerSettings
@@ -113,12 +114,13 @@ class ObserverMaster:
         offload: Offload,
         relay: Relay,
         epoch: int,
+        stats: PeerStats | None = None,
     ) -> None:
         self._settings = settings
         self._membership = membership
         self._network = network
         self._replica = replica
-        self._sync = LearnerSync(settings, replica, offload)
+        self._sync = LearnerSync(settings, replica, offload, stats or PeerStats())
         self._relay = relay
         self._epoch = epoch
         self.observers: dict[int, Observer] = {}
@@ -240,7 +242,8 @@ class ObserverMaster:
             # What an observer has of this epoch is committed: it must not cut that off because we are slow.
             raise PeerError(f"the observer has {format_zxid(peer_zxid)}, which is not committed here yet")
         self._enter(observer)
-        await self._sync.bring_up_to_date(
+        started_at = trio.current_time()
+        mode = await self._sync.bring_up_to_date(
             observer.server_id, link, peer_zxid, partial(self._begin_forwarding, observer)
         )
         # Behind all that got into a snapshot while it was sent (ZOOKEEPER-3104).
@@ -255,7 +258,9 @@ class ObserverMaster:
                 raise PeerError(f"NEWLEADER was answered with a packet of type {type_}")
             link.send(packet(UPTODATE, -1))
             link.flush()
-            log.info("observer_synced", server=observer.server_id)
+            log.info(
+                "observer_synced", server=observer.server_id, mode=mode.value, took_ms=ms_since(started_at)
+            )
             await self._listen_to(observer)
 
     @property

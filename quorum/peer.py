@@ -20,9 +20,11 @@ from quorum.elector import ConfigAdopted, Elector
 from quorum.epochs import EpochKeeper
 from quorum.leader import Leader
 from quorum.learner import Learning
+from quorum.learner_links import ms_since
 from quorum.membership import Membership
 from quorum.network import Network
 from quorum.observer_master import ObserverMaster, Relay, masters_to_try
+from quorum.peer_stats import PeerStats
 from quorum.replica import Replica
 from quorum.server_lines import Member, Role
 from quorum.settings import PeerSettings
@@ -46,6 +48,7 @@ class Peer:
         elector: Elector,
         offload: Offload,
         random: Random,
+        stats: PeerStats | None = None,
     ) -> None:
         self._settings = settings
         self._membership = membership
@@ -55,6 +58,9 @@ class Peer:
         self._elector = elector
         self._offload = offload
         self._random = random
+        self._stats = stats or PeerStats()
+        self._unavailable_since = 0.0
+        self._is_available = False
         self._needs_snapshot = False
         self.leader: Leader | None = None
         self.learning: Learning | None = None
@@ -63,8 +69,15 @@ class Peer:
     def state(self) -> ServerState:
         return self._elector.state
 
+    @property
+    def phase(self) -> str:
+        """How far we are in our role; nothing while there is none."""
+        role = self.leader or self.learning
+        return "" if role is None else role.phase
+
     async def run(self) -> None:
         """Take part until cancelled."""
+        self._unavailable_since = trio.current_time()
         async with trio.open_nursery() as nursery:
             await nursery.start(self._elector.run)
             vote: Vote | None = None
@@ -73,6 +86,8 @@ class Peer:
 
     async def _look(self) -> Vote:
         """Find a leader; meanwhile, if that is allowed, serve clients that only want to read."""
+        self._stats.looks += 1
+        started_at = trio.current_time()
         while True:
             async with trio.open_nursery() as nursery:
                 if self._settings.read_only_enabled:
@@ -81,6 +96,8 @@ class Peer:
                 nursery.cancel_scope.cancel()
             await self._replica.retire()
             if not isinstance(outcome, ConfigAdopted):
+                if self._membership.role is not Role.OBSERVER:
+                    self._stats.election_times.add(ms_since(started_at))
                 return outcome
             self._membership.activate(outcome.ensemble)
 
@@ -89,21 +106,33 @@ class Peer:
 
     async def _serve_read_only(self) -> None:
         await trio.sleep(max(_READ_ONLY_AFTER_S_MIN, self._settings.tick_s))
+        log.warning("serving_read_only", reason="there is no leader")
         self._replica.serve_read_only()
 
     async def _take_role(self, vote: Vote) -> Vote | None:
         """Lead or learn until that ends; returns the next leader, if a new configuration has named it."""
+        begun_at = trio.current_time()
         try:
             if vote.leader == self._membership.my_id:
                 reason = await self._lead()
             else:
                 reason = await self._learn_from(vote.leader)
-            log.warning("role_ended", role=self._elector.state.name, reason=reason)
+            log.warning(
+                "role_ended",
+                role=self._elector.state.name,
+                leader=vote.leader,
+                epoch=self._epochs.current,
+                after_ms=ms_since(begun_at),
+                reason=reason,
+            )
             is_observer = self._elector.state is ServerState.OBSERVING
             next_leader = self._next_leader()
             if next_leader is None:
                 self._elector.state = ServerState.LOOKING
         finally:
+            if self._is_available:
+                self._is_available = False
+                self._unavailable_since = trio.current_time()
             self.leader = self.learning = None
         await self._replica.retire()
         if next_leader is not None:
@@ -111,6 +140,15 @@ class Peer:
         if is_observer:
             await trio.sleep(self._random.random() * self._settings.observer_delay_s)
         return None
+
+    def _available(self, epoch: int) -> None:
+        """Our role has reached the point from which clients are served."""
+        self._elector.update_vote_epoch(epoch)
+        took_ms = ms_since(self._unavailable_since)
+        self._stats.unavailable_times.add(took_ms)
+        if self.leader is not None:
+            self._stats.leader_unavailable_times.add(took_ms)
+        self._is_available = True
 
     def _next_leader(self) -> int | None:
         if self.leader is not None:
@@ -126,7 +164,8 @@ class Peer:
             replica=self._replica,
             epochs=self._epochs,
             offload=self._offload,
-            on_established=self._elector.update_vote_epoch,
+            on_established=self._available,
+            stats=self._stats,
         )
         return await self.leader.lead()
 
@@ -142,7 +181,8 @@ class Peer:
             epochs=self._epochs,
             is_observer=self._membership.role is Role.OBSERVER,
             needs_snapshot=self._needs_snapshot,
-            on_synced=self._elector.update_vote_epoch,
+            on_synced=self._available,
+            stats=self._stats,
             serve_observers=self._serve_observers if self._settings.observer_master_port else None,
         )
         reason = await self.learning.learn(leader, await self._masters(leader_id))
@@ -167,4 +207,5 @@ class Peer:
             offload=self._offload,
             relay=relay,
             epoch=epoch,
+            stats=self._stats,
         )

@@ -240,8 +240,7 @@ class PlainFront:
 
     async def run(self, listener: socket.socket) -> None:
         """Serve a listening socket until cancelled."""
-        self._listener, self._listener_fd = listener, listener.fileno()
-        self.poll.register(listener, select.EPOLLIN)
+        self.listen(listener)
         try:
             while True:
                 await trio.lowlevel.wait_readable(self.poll.fileno())
@@ -250,6 +249,19 @@ class PlainFront:
                         break
         finally:
             self.close()
+
+    def listen(self, listener: socket.socket) -> None:
+        """Accept connections here from now on."""
+        self._listener, self._listener_fd = listener, listener.fileno()
+        self._is_accepting = True
+        self.poll.register(listener, select.EPOLLIN)
+
+    def stop_listening(self) -> tuple[object, ...]:
+        """Let nobody in, until `listen` follows; those who are in stay. Returns where it was."""
+        address: tuple[object, ...] = self._listener.getsockname()
+        self.poll.unregister(self._listener_fd)
+        self._listener.close()
+        return address
 
     def _serve_batch(self) -> bool:
         """Serve all sockets that are ready; was there any?"""

@@ -20,7 +20,7 @@ from quorum.membership import Membership
 from quorum.network import Network
 from quorum.peer import Peer
 from quorum.reconfiguration import ReconfigRules
-from quorum.server_lines import Role, config_text
+from quorum.server_lines import ClientAddress, Role, config_text
 from quorum.settings import PeerSettings
 from server.config import ServerConfig
 from server.replica import Replica
@@ -82,14 +82,21 @@ def election_settings(config: ServerConfig) -> ElectionSettings:
     )
 
 
+def ignore_client_address(address: ClientAddress) -> None:
+    """Nobody listens for clients."""
+
+
 @attrs.define(eq=False)
 class EnsembleMember:
-    """One server of an ensemble."""
+    """One server of an ensemble. `on_client_address` is told where clients are to come in from now on, if a
+    reconfiguration moves that."""
 
     config: ServerConfig
     replica: Replica
     membership: Membership
     peer: Peer
+    on_client_address: Callable[[ClientAddress], None] = ignore_client_address
+    _client: ClientAddress | None = None
     _shown_version: int | None = None
 
     @classmethod
@@ -125,9 +132,10 @@ class EnsembleMember:
             offload=world.snapshot_offload,
             random=world.random,
         )
-        member = cls(config, replica, membership, peer)
+        member = cls(config, replica, membership, peer, client=membership.me.client)
         membership.on_change(lambda: elector.set_members(membership.committed, membership.last_seen))
         membership.on_change(member._show_config)
+        membership.on_change(member._follow_client_address)
         member._show_config()
         return member
 
@@ -137,6 +145,12 @@ class EnsembleMember:
         if committed.version != self._shown_version:
             self._shown_version = committed.version
             self.replica.set_config(config_text(committed), committed.version)
+
+    def _follow_client_address(self) -> None:
+        client = self.membership.me.client
+        if client is not None and client != self._client:
+            self._client = client
+            self.on_client_address(client)
 
     async def run(self) -> None:
         """Take part until cancelled."""

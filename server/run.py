@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from random import Random
 
 import structlog
@@ -18,6 +19,7 @@ from persistence.errors import StorageError
 from persistence.offload import WorkerThread
 from quorum.errors import CannotListen as NoElectionPort
 from quorum.network import RealNetwork
+from quorum.server_lines import ClientAddress
 from server import VERSION
 from server.client_fronts import FrontLimits, PlainFront
 from server.clock import SystemClock
@@ -96,6 +98,7 @@ async def _serve(loaded: LoadedConfig) -> None:
             member = EnsembleMember.open(
                 config, world, RealNetwork(), config_path=loaded.path, progress=loading_progress()
             )
+            member.on_client_address = partial(_move_clients, member.replica)
             await _run(member.replica, listener, member.standing, member.run)
         else:
             server = Standalone.start(config, world, loading_progress())
@@ -201,10 +204,9 @@ def _listen(config: ServerConfig) -> socket.socket | None:
         log.info("clientPort is not set")
         return None
     host, port = config.client_port_address, config.client_port
-    backlog = config.client_port_listen_backlog
     log.info(f"binding to port {host or '0.0.0.0/0.0.0.0'}:{port}")
     try:
-        return _bound(host, port, backlog if backlog > 0 else _BACKLOG_DEFAULT)
+        return _bound(host, port, _backlog(config))
     except OSError as failure:
         raise CannotListen(
             f"cannot listen on {host or '*'}:{port} (clientPort): {os.strerror(failure.errno or 0)}. "
@@ -223,6 +225,30 @@ def _bound(host: str | None, port: int, backlog: int) -> socket.socket:
     if host is not None:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
     return _nonblocking(socket.create_server((host or "", port), family=family, backlog=backlog))
+
+
+def _move_clients(server: Replica, address: ClientAddress) -> None:
+    """A reconfiguration has moved the client port. Whoever is connected stays."""
+    log.info("client_port_moves", address=str(address))
+    fronts = [front for front in server.fronts if isinstance(front, PlainFront)]
+    if not fronts:
+        log.error("client_port_not_moved", address=str(address), remedy="restart this server")
+    for front in fronts:
+        _move(front, server.config, address.host, address.port)
+
+
+def _move(front: PlainFront, config: ServerConfig, host: str, port: int) -> None:
+    """Where both addresses have the port in common, the old one must go before the new one can come."""
+    before = front.stop_listening()
+    try:
+        front.listen(_bound(host, port, _backlog(config)))
+    except OSError as failure:
+        log.error("client_port_not_moved", reason=str(failure), remedy="free the port, then restart")
+        front.listen(_bound(str(before[0]), int(str(before[1])), _backlog(config)))
+
+
+def _backlog(config: ServerConfig) -> int:
+    return config.client_port_listen_backlog if config.client_port_listen_backlog > 0 else _BACKLOG_DEFAULT
 
 
 def _nonblocking(listener: socket.socket) -> socket.socket:

@@ -177,3 +177,19 @@ def test_addresses_are_written_as_java_writes_them() -> None:
     assert client_address(("::1", 1, 0, 0)) == "0:0:0:0:0:0:0:1"
     assert client_address(("::ffff:10.1.2.3", 1, 0, 0)) == "10.1.2.3"
     assert client_address(("fe80::1%eth0", 1, 0, 2)) == "fe80:0:0:0:0:0:0:1%eth0"
+
+
+async def test_a_plain_front_moves_to_another_port_and_keeps_its_connections() -> None:
+    async with served(PlainFront) as server:
+        assert isinstance(server.front, PlainFront)
+        stream = await server.open_session()
+        assert server.front.stop_listening() == ("127.0.0.1", server.port)
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.setblocking(False)
+        server.front.listen(listener)
+        with pytest.raises(OSError, match="connect"):
+            await server.connect()
+        server.port = listener.getsockname()[1]
+        await server.open_session()
+        await send_request(stream, 1, OpCode.GET_DATA, GetDataRequest("/", False))
+        assert (await read_frame(stream))[:4] == pack(">i", 1)

@@ -256,4 +256,6 @@ async def test_a_log_is_drained_once_all_of_it_is_durable_and_reported(
     slow.allow()
     await trio.testing.wait_all_tasks_blocked()
     assert drained == [1]
+    slow.allow()
+    await trio.testing.wait_all_tasks_blocked()
     nursery.cancel_scope.cancel()

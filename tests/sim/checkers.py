@@ -78,6 +78,10 @@ class Request:
     conversation: Conversation
     entry: Entry | None = None
 
+    @property
+    def is_write(self) -> bool:
+        return bool(self.operations) or self.op in (OpCode.CLOSE_SESSION, OpCode.RECONFIG)
+
 
 @attrs.define
 class SeenSession:
@@ -87,6 +91,7 @@ class SeenSession:
     timeout_ms: int
     client: str
     last_heard_at: float  # sent then, and answered
+    is_closing: bool = False  # its client has asked for its end
 
 
 class Checker:
@@ -175,7 +180,7 @@ class Checker:
         if entry.header.type == OpCode.CLOSE_SESSION:
             if session is not None and session.closed_zxid == entry.zxid and entry.header.cxid == 0:
                 self._check_expiry(entry, session.timeout_ms)
-        elif not is_create and session_id and not entry.error:
+        elif not is_create and session_id and not entry.failure:
             if session is None:
                 self.note(f"0x{entry.zxid:x} is of session 0x{session_id:x}, which was never created")
             elif session.closed_zxid is not None:
@@ -197,7 +202,9 @@ class Checker:
 
     def asked(self, request: Request) -> None:
         conversation = request.conversation
-        if request.operations or request.op == OpCode.CLOSE_SESSION:
+        if request.op == OpCode.CLOSE_SESSION:
+            self.seen_sessions[conversation.session_id].is_closing = True
+        if request.is_write:
             conversation.writes.append(request)
             self.requests[conversation.session_id, request.xid] = request
 
@@ -217,7 +224,7 @@ class Checker:
             left_out = conversation.writes[conversation.ordered]
             self.note(f"0x{entry.zxid:x} has xid {request.xid}, but xid {left_out.xid} came before it")
         conversation.ordered = conversation.writes.index(request) + 1
-        if request.operations and entry.error not in SESSION_ERRORS:
+        if request.operations and entry.failure not in SESSION_ERRORS:
             problem = judge(self.history, request, entry, zxid_before)
             if problem:
                 self.note(
@@ -260,7 +267,7 @@ class Checker:
     def session_refused(self, session_id: int) -> None:
         """A client was told that its session is gone."""
         seen = self.seen_sessions.get(session_id)
-        if seen is None or self.is_disturbed:
+        if seen is None or seen.is_closing or self.is_disturbed:
             return
         timeout_s, silent_s = seen.timeout_ms / 1000, self._now() - seen.last_heard_at
         if self.disturbed_at < self._now() - 2 * timeout_s and silent_s < timeout_s:

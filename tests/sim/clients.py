@@ -29,6 +29,7 @@ from jute.client_records import (
     GetDataRequest,
     GetDataResponse,
     Id,
+    ReconfigRequest,
     SetDataRequest,
     SetDataResponse,
     SetWatches,
@@ -52,6 +53,10 @@ _HEADER = Struct(">iqi")
 _MULTI_END = pack(">i?i", -1, True, -1)
 
 
+def server_line(number: int, role: str) -> str:
+    return f"server.{number}=s{number}:2888:3888:{role};s{number}:{CLIENT_PORT}"
+
+
 @attrs.frozen(kw_only=True)
 class Habits:
     """What a client does how often. Chances are for each thing it does."""
@@ -65,6 +70,7 @@ class Habits:
     syncs: float = 0.05
     ephemerals: float = 0.3
     sequences: float = 0.2
+    reconfigures: float = 0.0
     falls_silent: float = 0.002
     moves: float = 0.01
     cuts_off: float = 0.005
@@ -98,6 +104,7 @@ class Client:
         self._conversation = Conversation(name, 0)
         self._in_flight: deque[Request] = deque()
         self._pings: deque[float] = deque()
+        self._sent_at = 0.0
         self._frames = FrameBuffer(1 << 24)
 
     def _new_session(self) -> None:
@@ -175,12 +182,12 @@ class Client:
     async def _converse(self, stream: VirtualStream) -> None:
         """Ask and listen until the connection ends or nothing is heard for too long."""
         habits, chance = self._habits, self._chance
-        now = heard_at = trio.current_time()
+        now = heard_at = self._sent_at = trio.current_time()
         if self._watches:
             await self._send(stream, [(SET_WATCHES_XID, OpCode.SET_WATCHES, self._watches_again())])
         act_at = now + chance.expovariate(1 / habits.think_s)
         while True:
-            ping_at = heard_at + self._timeout_ms / 3000
+            ping_at = self._sent_at + self._timeout_ms / 3000
             give_up_at = heard_at + self._timeout_ms / 1500
             deadline = min(act_at, give_up_at, ping_at if not self._pings else give_up_at)
             data = await stream.receive_before(deadline)
@@ -233,6 +240,7 @@ class Client:
         )
 
     async def _send(self, stream: VirtualStream, frames: list[tuple[int, int, bytes]]) -> None:
+        self._sent_at = trio.current_time()
         await stream.send_all(b"".join(frame(pack(">ii", xid, op) + body) for xid, op, body in frames))
 
     # -- requests
@@ -254,6 +262,8 @@ class Client:
 
     def _draw_request(self) -> tuple[Request, bytes]:
         habits, chance = self._habits, self._chance
+        if chance.random() < habits.reconfigures:
+            return self._request(OpCode.RECONFIG, "", ()), encode(self._draw_reconfiguration())
         dice = chance.random()
         if dice < habits.syncs:
             return self._request(OpCode.SYNC, "/", ()), encode(SyncRequest("/"))
@@ -276,6 +286,14 @@ class Client:
             ]
         )
         return self._request(op, path, (), is_watching), encode(record)
+
+    def _draw_reconfiguration(self) -> ReconfigRequest:
+        """One server leaves, joins, or changes its role."""
+        number = self._chance.randint(1, len(self._servers))
+        if self._chance.random() < 0.3:
+            return ReconfigRequest(None, str(number), None, -1)
+        role = self._chance.choice(("participant", "participant", "observer"))
+        return ReconfigRequest(server_line(number, role), None, None, -1)
 
     def _draw_path(self) -> str:
         top = f"/n{self._chance.randrange(4)}"
@@ -355,7 +373,7 @@ class Client:
         self._checker.session_heard(self.session_id, request.asked_at)
         if request.op == OpCode.SYNC:
             self._checker.sync_answered(request, zxid)
-        elif request.operations or request.op == OpCode.CLOSE_SESSION:
+        elif request.is_write:
             self._write_answered(request, zxid, err, body)
         else:
             self._read_answered(request, zxid, err, body)
@@ -366,6 +384,8 @@ class Client:
         if request.op == OpCode.CLOSE_SESSION and not err:
             self._counts["sessions_closed"] += 1
             self._new_session()
+        elif request.op == OpCode.RECONFIG:
+            self._counts["reconfigured" if not err else f"reconfig refused {err}"] += 1
         elif err or request.op in (OpCode.DELETE, OpCode.MULTI):
             return
         elif request.op == OpCode.CREATE:

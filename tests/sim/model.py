@@ -77,7 +77,16 @@ class Entry:
 
     @property
     def error(self) -> int:
+        """What the header of the reply says; of a multi that failed, its parts tell."""
         return self.record.err if isinstance(self.record, ErrorTxn) else 0
+
+    @property
+    def failure(self) -> int:
+        """Why nothing was changed, or 0."""
+        if isinstance(self.record, MultiTxn):
+            parts = (part for _, part in parts_of(self.record))
+            return next((part.err for part in parts if isinstance(part, ErrorTxn) and part.err), 0)
+        return self.error
 
 
 @attrs.define
@@ -126,6 +135,7 @@ class History:
         self.entries: dict[int, Entry] = {}  # by zxid, rising
         self.sessions: dict[int, SessionRecord] = {}
         self.paths: dict[str, Versions] = {}
+        self.members_text: str | None = None  # of the last reconfiguration
         self._put("/", 0, ROOT)
 
     def append(self, payload: bytes) -> Entry:
@@ -187,6 +197,8 @@ class History:
                         ),
                     )
                     self.paths[path].data_events.append((header.zxid, EventType.NODE_DATA_CHANGED))
+                elif header.type == OpCode.RECONFIG:
+                    self.members_text = (data or b"").decode()
 
     def _create(
         self, header: TxnHeader, path: str, data: bytes, is_ephemeral: bool, parent_cversion: int

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import trio
 
-from quorum.server_lines import Address, ClientAddress, Ensemble, Member, Role
+from quorum.server_lines import Ensemble
 from server.client_fronts import FrontLimits
 from server.config import ServerConfig
 from server.ensemble_member import EnsembleMember
@@ -16,6 +16,7 @@ from server.stream_front import StreamFront
 from server.world import World
 from tests.sim.clients import CLIENT_PORT
 from tests.sim.machines import Machine
+from tests.sim.membership_on_disk import CONFIG_FILE, Found, prepare_members
 from tests.sim.network import VirtualStream
 from tests.sim.scenario import Scenario
 
@@ -25,7 +26,7 @@ _PREALLOCATED_BYTES = 16 * 1024
 _FRONT_LIMITS = FrontLimits(per_address_max=0)
 
 
-def server_config(scenario: Scenario, my_id: int | None = None) -> ServerConfig:
+def server_config(scenario: Scenario, my_id: int | None, members: Found) -> ServerConfig:
     return ServerConfig(
         data_dir=DATA_DIR,
         data_log_dir=LOG_DIR if scenario.has_own_log_dir else DATA_DIR,
@@ -43,21 +44,11 @@ def server_config(scenario: Scenario, my_id: int | None = None) -> ServerConfig:
         digest_enabled=scenario.has_digests,
         observer_sync_enabled=scenario.observers_log,
         my_id=my_id,
-        ensemble=_ensemble(scenario) if scenario.is_ensemble else Ensemble(),
+        ensemble=members.ensemble,
+        dynamic_config_file=members.dynamic_file,
+        reconfig_enabled=scenario.is_reconfigured,
+        skip_acl=scenario.is_reconfigured,
     )
-
-
-def _ensemble(scenario: Scenario) -> Ensemble:
-    members = {}
-    for number in range(1, scenario.voters + scenario.observers + 1):
-        host = f"s{number}"
-        members[number] = Member(
-            server_id=number,
-            addresses=(Address(host, 2888, 3888),),
-            role=Role.PARTICIPANT if number <= scenario.voters else Role.OBSERVER,
-            client=ClientAddress(host, CLIENT_PORT),
-        )
-    return Ensemble(members=members)
 
 
 def world_of(machine: Machine) -> World:
@@ -72,13 +63,14 @@ def world_of(machine: Machine) -> World:
 
 
 async def run_standalone(scenario: Scenario, machine: Machine) -> None:
-    server = Standalone.start(server_config(scenario), world_of(machine))
+    server = Standalone.start(server_config(scenario, None, Found(Ensemble(), None)), world_of(machine))
     await _serve(machine, server, trio.sleep_forever)
 
 
 async def run_member(scenario: Scenario, machine: Machine) -> None:
-    config = server_config(scenario, int(machine.name[1:]))
-    member = EnsembleMember.open(config, world_of(machine), machine.network)
+    my_id = int(machine.name[1:])
+    config = server_config(scenario, my_id, prepare_members(machine.mounted, scenario, my_id))
+    member = EnsembleMember.open(config, world_of(machine), machine.network, config_path=CONFIG_FILE)
     await _serve(machine, member.replica, member.run)
 
 

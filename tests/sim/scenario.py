@@ -51,6 +51,7 @@ class Scenario:
     has_own_log_dir: bool
     has_digests: bool
     observers_log: bool
+    is_reconfigured: bool
     delay_s: float
     jitter_s: float
     sync_s: tuple[float, float]
@@ -72,6 +73,7 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenari
     faults = tuple(fault for fault in possible if chance.random() < share) or (chance.choice(possible),)
     tick_ms = chance.choice((100, 200, 500, 1000, 2000))
     clients = chance.randint(2, 6)
+    is_reconfigured = is_ensemble and chance.random() < 0.3
     delay_s = chance.choice([each for each in (0.0002, 0.001, 0.005, 0.02) if each * 100_000 <= 4 * tick_ms])
     return Scenario(
         seed=seed,
@@ -89,6 +91,7 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenari
         has_own_log_dir=chance.random() < 0.5,
         has_digests=chance.random() < 0.8,
         observers_log=chance.random() < 0.8,
+        is_reconfigured=is_reconfigured,
         delay_s=delay_s,
         jitter_s=delay_s * chance.choice((0.1, 1, 5)),
         sync_s=chance.choice(((0.0001, 0.0008), (0.0005, 0.01), (0.002, tick_ms / 10_000))),
@@ -96,11 +99,14 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenari
         faults=faults,
         fault_every_s=chance.choice((0.5, 1.5, 4, 10)),
         leader_bias=chance.choice((0.0, 0.3, 0.8)),
-        habits=tuple(_draw_habits(chance, tick_ms) for _ in range(clients)),
+        habits=tuple(
+            _draw_habits(chance, tick_ms, reconfigures=0.05 if is_reconfigured and not number else 0.0)
+            for number in range(clients)
+        ),
     )
 
 
-def _draw_habits(chance: Random, tick_ms: int) -> Habits:
+def _draw_habits(chance: Random, tick_ms: int, *, reconfigures: float) -> Habits:
     is_wild = chance.random() < 0.3
     return Habits(
         think_s=chance.choice((0.05, 0.1, 0.2, 0.5)),
@@ -112,6 +118,7 @@ def _draw_habits(chance: Random, tick_ms: int) -> Habits:
         syncs=chance.choice((0.0, 0.05, 0.1)),
         ephemerals=chance.choice((0.0, 0.3, 0.7)),
         sequences=chance.choice((0.0, 0.2)),
+        reconfigures=reconfigures,
         falls_silent=0.01 if is_wild else 0.001,
         moves=0.05 if is_wild else 0.005,
         cuts_off=0.03 if is_wild else 0.003,

@@ -16,6 +16,7 @@ from random import Random
 import attrs
 import trio
 
+from quorum.server_lines import read_config_text
 from server.leading import LeadingPipeline
 from tests.sim.checkers import Checker, Violation
 from tests.sim.clients import Client
@@ -189,12 +190,19 @@ class Simulation:
                 self._checker.fail(f"at the end {behind} do not serve what the others do")
             await trio.sleep(tick_s)
 
+    def _members(self) -> list[Machine]:
+        """Without those that a reconfiguration has left out."""
+        text = self._checker.history.members_text
+        if text is None:
+            return list(self._machines.values())
+        return [self._machines[f"s{number}"] for number in read_config_text(text).members]
+
     def _behind(self) -> list[str]:
         """Servers that have not joined the others, or not heard everything."""
         last_zxid = self._checker.history.last_zxid
         return [
             machine.name
-            for machine in self._machines.values()
+            for machine in self._members()
             if machine.server is None
             or not machine.server.pipeline.is_serving
             or machine.server.tree.last_zxid < last_zxid
@@ -202,9 +210,11 @@ class Simulation:
 
     def _check_end(self) -> None:
         self._checker.check_end(trio.current_time(), 4 * self._scenario.tick_ms / 1000 + 1)
-        for machine in self._machines.values():
+        for machine in self._members():
             assert machine.server is not None
             tree = machine.server.tree
+            if machine.server.stored.digest_mismatches:
+                self._checker.note(f"{machine.name} has met a digest that is not its tree's")
             digest = tree.digest if self._scenario.has_digests else None
             self._checker.check_tree(machine.name, tree.last_zxid, nodes_of(tree), digest)
 

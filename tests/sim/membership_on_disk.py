@@ -1,0 +1,62 @@
+"""What the operator of a simulated server does with its configuration file before each start."""
+
+import re
+from pathlib import Path
+
+import attrs
+
+from persistence.disk import Disk, read_chunks, replace_file
+from quorum.server_lines import Address, ClientAddress, Ensemble, Member, Role, config_text, read_config_text
+from server.ensemble_loading import version_in_name
+from tests.sim.clients import CLIENT_PORT, server_line
+from tests.sim.scenario import Scenario
+
+CONFIG_FILE = Path("/conf/zoo.cfg")
+_DYNAMIC = re.compile(rb"^dynamicConfigFile=(.*)$", re.MULTILINE)
+
+
+@attrs.frozen
+class Found:
+    ensemble: Ensemble
+    dynamic_file: Path | None
+
+
+def first_members(scenario: Scenario) -> Ensemble:
+    lines = [
+        server_line(number, "participant" if number <= scenario.voters else "observer")
+        for number in range(1, scenario.voters + scenario.observers + 1)
+    ]
+    return read_config_text("\n".join(lines))
+
+
+def prepare_members(disk: Disk, scenario: Scenario, my_id: int) -> Found:
+    """Read the configuration, or write the first one; a server that was removed asks to be let in again."""
+    if not disk.exists(CONFIG_FILE):
+        disk.make_directory(CONFIG_FILE.parent)
+        _write(disk, first_members(scenario))
+    found = _read(disk)
+    if my_id not in found.ensemble.members:
+        me = Member(
+            server_id=my_id,
+            addresses=(Address(f"s{my_id}", 2888, 3888),),
+            role=Role.OBSERVER,
+            client=ClientAddress(f"s{my_id}", CLIENT_PORT),
+        )
+        _write(disk, attrs.evolve(found.ensemble, members={**found.ensemble.members, my_id: me}))
+        found = _read(disk)
+    return found
+
+
+def _read(disk: Disk) -> Found:
+    text = b"".join(read_chunks(disk, CONFIG_FILE))
+    named = _DYNAMIC.search(text)
+    if named is None:
+        return Found(read_config_text(text.decode()), None)
+    file = Path(named[1].decode())
+    ensemble = read_config_text(b"".join(read_chunks(disk, file)).decode())
+    return Found(attrs.evolve(ensemble, version=version_in_name(file)), file)
+
+
+def _write(disk: Disk, ensemble: Ensemble) -> None:
+    text, _, _ = config_text(ensemble).rpartition("\nversion=")
+    replace_file(disk, CONFIG_FILE, text.encode() + b"\n")

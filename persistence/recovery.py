@@ -15,8 +15,8 @@ import structlog
 from persistence.data_dirs import take_initialize_marker
 from persistence.disk import Disk, read_chunks
 from persistence.errors import RESYNC_OR_RESTORE, CorruptSnapshot, DataDirError
-from persistence.file_names import SnapshotFile, is_unfinished
-from persistence.log_format import follows
+from persistence.file_names import LogFile, SnapshotFile, is_unfinished
+from persistence.log_format import FILE_HEADER, follows
 from persistence.log_reader import LogReader, Tail, damaged, hole, list_logs, logs_holding
 from persistence.snapshot_compression import unpacked
 from persistence.snapshot_format import Acl, FileDecoder, Node, Session, SnapshotSource, Trailers
@@ -119,10 +119,16 @@ def _remove_leftovers(disk: Disk, snap_dir: Path, log_dir: Path) -> None:
                 log.info("leftover_removed", file=str(directory / name))
                 disk.unlink(directory / name)
     logs = list_logs(disk, log_dir)
-    # Apache creates a log before it writes the header.
-    while logs and disk.size(logs[-1].path) == 0:
+    while logs and _ends_in_its_header(disk, logs[-1]):
         log.warning("empty_log_removed", file=str(logs[-1].path))
         disk.unlink(logs.pop().path)
+
+
+def _ends_in_its_header(disk: Disk, file: LogFile) -> bool:
+    """Apache creates a log before it writes the header, of which a full disk may take only a part."""
+    if disk.size(file.path) >= len(FILE_HEADER):
+        return False
+    return FILE_HEADER.startswith(b"".join(read_chunks(disk, file.path)))
 
 
 def _start_empty(

@@ -4,6 +4,7 @@ Time stands still unless a test lets it pass; after everything that is said, all
 """
 
 from pathlib import Path
+from typing import Protocol
 
 import attrs
 import trio
@@ -28,6 +29,7 @@ from quorum.packets import (
     packet,
     read_packets,
 )
+from quorum.replica import Replica
 from quorum.server_lines import Ensemble, config_text, read_ensemble
 from quorum.settings import PeerSettings
 from tests.persistence.fake_tree import inline
@@ -93,6 +95,22 @@ async def pass_time(clock: MockClock, seconds: float) -> None:
         await wait_all_tasks_blocked()
 
 
+class Machine(Protocol):
+    """A whole server's state on a disk: see machines.py."""
+
+    disk: MemoryDisk
+
+    @property
+    def replica(self) -> Replica: ...
+
+
+def _state_of(server: "LearnerUnderTest | LeaderUnderTest") -> tuple[MemoryDisk, EpochKeeper, Replica]:
+    machine = server.machine
+    if machine is None:
+        return *epochs_at(*server.epochs), server.replica
+    return machine.disk, EpochKeeper(machine.disk, DATA, machine.replica.last_zxid), machine.replica
+
+
 class ScriptedPeer:
     """The other end of a connection."""
 
@@ -150,18 +168,19 @@ class LearnerUnderTest:
     ensemble: Ensemble = attrs.field(factory=ensemble_of)
     settings: PeerSettings = attrs.field(factory=settings)
     network: MemoryNetwork = attrs.field(factory=MemoryNetwork)
+    machine: Machine | None = None  # with it, `replica` and `epochs` are the ones on its disk
     disk: MemoryDisk = attrs.field(init=False)
     learning: Learning = attrs.field(init=False)
     synced_with: list[int] = attrs.field(factory=list)  # epochs
     ended: str | None = None  # why
 
     def prepared(self) -> Learning:
-        self.disk, keeper = epochs_at(*self.epochs)
+        self.disk, keeper, replica = _state_of(self)
         self.learning = Learning(
             settings=self.settings,
             membership=Membership(self.my_id, self.ensemble),
             network=self.network,
-            replica=self.replica,
+            replica=replica,
             epochs=keeper,
             is_observer=self.is_observer,
             needs_snapshot=self.needs_snapshot,
@@ -218,18 +237,19 @@ class LeaderUnderTest:
     ensemble: Ensemble = attrs.field(factory=ensemble_of)
     settings: PeerSettings = attrs.field(factory=settings)
     network: MemoryNetwork = attrs.field(factory=MemoryNetwork)
+    machine: Machine | None = None  # with it, `replica` and `epochs` are the ones on its disk
     disk: MemoryDisk = attrs.field(init=False)
     leader: Leader = attrs.field(init=False)
     established: list[int] = attrs.field(factory=list)  # epochs
     ended: str | None = None  # why
 
     async def leads(self) -> None:
-        self.disk, keeper = epochs_at(*self.epochs)
+        self.disk, keeper, replica = _state_of(self)
         self.leader = Leader(
             settings=self.settings,
             membership=Membership(self.my_id, self.ensemble),
             network=self.network,
-            replica=self.replica,
+            replica=replica,
             epochs=keeper,
             offload=inline,
             on_established=self.established.append,

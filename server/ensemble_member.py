@@ -8,7 +8,6 @@ from pathlib import Path
 
 import attrs
 
-from jute.quorum_records import ServerState
 from persistence.disk import Disk, read_chunks
 from persistence.recovery import Progress, ignore_progress
 from quorum.config_files import ConfigFiles
@@ -20,20 +19,15 @@ from quorum.membership import Membership
 from quorum.network import Network
 from quorum.peer import Peer
 from quorum.reconfiguration import ReconfigRules
-from quorum.server_lines import ClientAddress, Role, config_text
+from quorum.server_lines import ClientAddress, config_text
 from quorum.settings import PeerSettings
 from server.config import ServerConfig
+from server.ensemble_standing import standing_of
 from server.replica import Replica
 from server.standing import Standing
 from server.world import World
 
 _OBSERVER_QUEUE_BYTES_MIN = 4 << 20  # less could not hold the largest transactions
-_STATES = {
-    ServerState.LOOKING: "looking",
-    ServerState.LEADING: "leading",
-    ServerState.FOLLOWING: "following",
-    ServerState.OBSERVING: "observing",
-}
 
 
 def peer_settings(config: ServerConfig) -> PeerSettings:
@@ -131,6 +125,7 @@ class EnsembleMember:
             elector=elector,
             offload=world.snapshot_offload,
             random=world.random,
+            stats=replica.state.stats.ensemble,
         )
         member = cls(config, replica, membership, peer, client=membership.me.client)
         membership.on_change(lambda: elector.set_members(membership.committed, membership.last_seen))
@@ -156,37 +151,9 @@ class EnsembleMember:
         """Take part until cancelled."""
         await self.peer.run()
 
-    # -- what operators are shown
-
     def standing(self) -> Standing:
-        pipeline = self.replica.pipeline
-        return Standing(
-            mode=pipeline.mode,
-            is_serving=pipeline.is_serving,
-            monitor_values={"peer_state": self._peer_state()},
-            gauges={"quorum_size": len(self.membership.committed.voters)},
-            ensemble_conf=self._conf(),
-        )
-
-    def _peer_state(self) -> str:
-        state = self.peer.state
-        if state is ServerState.LOOKING:
-            return _STATES[state]
-        return f"{_STATES[state]} - {'broadcast' if self.replica.pipeline.is_serving else 'synchronization'}"
-
-    def _conf(self) -> str:
-        config, me = self.config, self.membership.me
-        lines = [
-            f"initLimit={config.init_limit_ticks}",
-            f"syncLimit={config.sync_limit_ticks}",
-            f"electionAlg={config.election_alg}",
-            f"electionPort={'|'.join(str(each.election_port) for each in me.addresses)}",
-            f"quorumPort={'|'.join(str(each.quorum_port) for each in me.addresses)}",
-            f"peerType={int(self.membership.role is Role.OBSERVER)}",
-            "membership: ",
-            config_text(self.membership.committed),
-        ]
-        return "\n".join(lines)
+        """What operators are shown."""
+        return standing_of(self.config, self.membership, self.peer, self.replica)
 
 
 def _membership(config: ServerConfig, disk: Disk, config_path: Path | None) -> Membership:

@@ -18,6 +18,7 @@ import structlog
 from jute.primitives import decode_ustring
 from persistence.data_dirs import DataDirs
 from server.client_protocol import FRESH, ClientConnection
+from server.client_sessions import Sessions
 from server.config import FOUR_LETTER_WORDS, ServerConfig
 from server.connection_lines import address_text, brief_line, expiry_text, full_line, reset_counts
 from server.data_tree import signed64
@@ -25,7 +26,7 @@ from server.digest_history import DigestHistory
 from server.java_text import java_date, java_double, java_hex
 from server.metrics import MetricsReader, spelled
 from server.pipeline import Pipeline
-from server.standing import FOLLOWER, OBSERVER, READ_ONLY, Standing
+from server.standing import FOLLOWER, OBSERVER, READ_ONLY, STANDALONE, Standing
 from server.watches import Watcher
 from server.zookeeper_version import FULL_VERSION
 
@@ -188,14 +189,23 @@ class FourLetterWords:
 
     def _dump(self, question: Question) -> Iterator[str]:
         yield "SessionTracker dump:\n"
-        if question.standing.mode in (FOLLOWER, OBSERVER):
-            yield from self._known_sessions()
-        else:
-            yield from self._expiry_sets("Session", self._sessions_by_expiry())
+        yield from self._sessions(question.standing.mode)
         yield "ephemeral nodes dump:\n"
         yield from self._ephemerals()
         yield "Connections dump:\n"
         yield from self._expiry_sets("Connections", self._connections_by_expiry())
+
+    def _sessions(self, mode: str) -> Iterator[str]:
+        pipeline = self._pipeline
+        if pipeline.state.local_sessions and mode != STANDALONE:
+            yield "Local "
+            yield from self._expiry_sets("Session", _by_expiry(pipeline.local))
+        if mode in (FOLLOWER, OBSERVER, READ_ONLY):
+            yield from self._known_sessions()
+            return
+        if pipeline.state.local_sessions and mode != STANDALONE:
+            yield "Global "
+        yield from self._expiry_sets("Session", _by_expiry(pipeline.sessions))
 
     def _known_sessions(self) -> Iterator[str]:
         """A learner does not decide when a session ends; it only knows which there are."""
@@ -212,10 +222,6 @@ class FourLetterWords:
             yield f"{len(members)} expire at {java_date(due_ms + wall_offset_ms, self.time_zone)}:\n"
             for member in members:
                 yield f"\t{member}\n"
-
-    def _sessions_by_expiry(self) -> dict[int, list[str]]:
-        by_due_ms = self._pipeline.sessions.buckets()
-        return {due_ms: [f"0x{java_hex(each)}" for each in ids] for due_ms, ids in by_due_ms.items()}
 
     def _connections_by_expiry(self) -> dict[int, list[str]]:
         by_due_ms: dict[int, list[str]] = {}
@@ -289,6 +295,11 @@ def _version_lines(standing: Standing) -> Iterator[str]:
     yield f"Zookeeper version: {FULL_VERSION}\n"
     if standing.mode == READ_ONLY:
         yield "READ-ONLY mode; serving only read-only clients\n"
+
+
+def _by_expiry(sessions: Sessions) -> dict[int, list[str]]:
+    by_due_ms = sessions.buckets()
+    return {due_ms: [f"0x{java_hex(each)}" for each in ids] for due_ms, ids in by_due_ms.items()}
 
 
 def _or_minus_one(port: int | None) -> int:

@@ -48,6 +48,13 @@ class LeadingPipeline(OrderingPipeline):
         """Whether there is no zxid left: somebody must be elected, for a new epoch."""
         return self.preparer.zxid >= self._zxid_max
 
+    def committed(self, count: int) -> None:
+        if count:
+            latency_ms = max(0, self.wall_ms - self.in_flight[0][0].time_ms)
+            self.stats.ensemble.quorum_acks.add(latency_ms, count)
+            self.stats.ensemble.propagations.add(latency_ms, count)
+        super().committed(count)
+
     # -- our own clients
 
     def submit(self, connection: ClientConnection, xid: int, op: int, body: bytes) -> None:

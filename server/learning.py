@@ -91,6 +91,7 @@ class LearningPipeline(Pipeline):
         connection, xid, body, started_ms = self._syncs.popleft()
         if connection.state != CLOSED:
             elapsed_ms = self.now_ms - started_ms
+            self.stats.reads.add(elapsed_ms)
             connection.write_committed(xid, _SYNC, self.tree.last_zxid, 0, body, elapsed_ms)
 
     @property
@@ -116,6 +117,14 @@ class LearningPipeline(Pipeline):
             del self._waiting[txn.session]
         self._waiting_count -= 1
         self.in_flight.append((txn, connection, xid, op, started_ms, frame_bytes))
+
+    def committed(self, count: int) -> None:
+        if count:
+            latency_ms = self.wall_ms - self.in_flight[0][0].time_ms
+            if latency_ms >= 0:  # by the leader's clock, which may not be ours
+                self.stats.ensemble.commit_propagations.add(latency_ms, count)
+                self.stats.ensemble.propagations.add(latency_ms, count)
+        super().committed(count)
 
     def _applied(self, txn: Txn) -> None:
         self._stored.check_digest(txn)

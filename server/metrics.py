@@ -167,6 +167,7 @@ class MetricsReader:
         """
         stats, in_flight = self.pipeline.stats, len(self.pipeline.in_flight)
         return {
+            **self._ensemble_counters(),
             "snapshot_error_count": stats.snapshot_errors,
             "snapshot_rate_limited_count": stats.snapshots_rate_limited,
             "restore_error_count": stats.restore_errors,
@@ -190,6 +191,21 @@ class MetricsReader:
             "watch_bytes": stats.watch_bytes,
         }
 
+    def _ensemble_counters(self) -> dict[str, int]:
+        stats = self.pipeline.stats
+        ensemble = stats.ensemble
+        return {
+            "looking_count": ensemble.looks,
+            "diff_count": ensemble.diffs,
+            "snap_count": ensemble.snapshots,
+            "commit_count": ensemble.commits,
+            "proposal_count": ensemble.proposals,
+            "revalidate_count": ensemble.revalidations,
+            "request_commit_queued": ensemble.commits + ensemble.commits_received,
+            "learner_proposal_received_count": ensemble.proposals_received,
+            "learner_commit_received_count": ensemble.commits_received,
+        }
+
 
 def _tree_gauges(pipeline: Pipeline) -> dict[str, Number]:
     tree = pipeline.tree
@@ -199,13 +215,20 @@ def _tree_gauges(pipeline: Pipeline) -> dict[str, Number]:
         "ephemerals_count": sum(map(len, tree.ephemerals.values())),
         "approximate_data_size": tree.approximate_data_bytes,
         "global_sessions": len(tree.session_timeouts_ms),
-        "local_sessions": 0,
+        "local_sessions": len(pipeline.local.by_id),
     }
 
 
 def _summaries(stats: ServerStats) -> dict[str, Summary]:
-    told = stats.watchers_told
+    told, ensemble = stats.watchers_told, stats.ensemble
     return {
+        "follower_sync_time": ensemble.follower_sync_times,
+        "observer_sync_time": ensemble.observer_sync_times,
+        "election_time": ensemble.election_times,
+        "unavailable_time": ensemble.unavailable_times,
+        "leader_unavailable_time": ensemble.leader_unavailable_times,
+        "inflight_snap_count": ensemble.snapshots_under_way,
+        "inflight_diff_count": ensemble.diffs_under_way,
         "fsynctime": stats.fsyncs,
         "snapshottime": stats.snapshot_times,
         "restore_time": stats.restore_times,
@@ -226,11 +249,15 @@ def _percentile_summaries(stats: ServerStats) -> dict[str, PercentileSummary]:
     """A write is prepared and handed to the log when it arrives, applied and answered when it is durable.
 
     Hence one measurement is the latency of the update, of its propagation, and of queue and flush together.
+    In an ensemble a write is propagated to servers that were not asked for it.
     """
+    ensemble = stats.ensemble
     return {
         "readlatency": stats.reads,
         "updatelatency": stats.writes,
-        "propagation_latency": stats.writes,
+        "propagation_latency": ensemble.propagations if ensemble.propagations.count else stats.writes,
+        "quorum_ack_latency": ensemble.quorum_acks,
+        "commit_propagation_latency": ensemble.commit_propagations,
         "sync_processor_queue_and_flush_time_ms": stats.writes,
         "sync_processor_queue_flush_time_ms": stats.fsyncs,
     }

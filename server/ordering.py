@@ -57,6 +57,7 @@ class OwnSync:
             pipeline = self._pipeline
             elapsed_ms = pipeline.now_ms - self._started_ms
             zxid = pipeline.tree.last_zxid
+            pipeline.stats.reads.add(elapsed_ms)
             self._connection.write_committed(self._xid, _SYNC, zxid, 0, self._body, elapsed_ms)
 
 
@@ -99,6 +100,10 @@ class OrderingPipeline(Pipeline):
             self._syncs.append((self.preparer.zxid, synced))
         else:
             synced.sync_done()
+
+    @property
+    def pending_syncs(self) -> int:
+        return len(self._syncs)
 
     @property
     def sync_due(self) -> int:

@@ -7,6 +7,7 @@ shown is in metrics.py.
 import attrs
 
 from jute.opcodes import EventType
+from quorum.peer_stats import PeerStats
 from server.summaries import PercentileSummary, Sizes, Summary
 
 _NODE_EVENTS = (
@@ -19,6 +20,30 @@ _NODE_EVENTS = (
 
 _NAMESPACES_MAX = 1000
 _NAMESPACE_BYTES_MAX = 256
+
+
+@attrs.define(kw_only=True)
+class EnsembleStats(PeerStats):
+    """What only a member of an ensemble has to count.
+
+    Latencies are read off once for all transactions that are committed together, from the oldest of them.
+    """
+
+    election_times: Summary = attrs.field(factory=Summary)
+    unavailable_times: Summary = attrs.field(factory=Summary)
+    leader_unavailable_times: Summary = attrs.field(factory=Summary)
+    diffs_under_way: Summary = attrs.field(factory=Summary)
+    snapshots_under_way: Summary = attrs.field(factory=Summary)
+    follower_sync_times: Summary = attrs.field(factory=Summary)
+    observer_sync_times: Summary = attrs.field(factory=Summary)
+    proposal_sizes: Sizes = attrs.field(factory=Sizes)
+    quorum_acks: PercentileSummary = attrs.field(factory=PercentileSummary)  # from preparing to committing
+    commit_propagations: PercentileSummary = attrs.field(factory=PercentileSummary)  # until a learner hears
+    propagations: PercentileSummary = attrs.field(factory=PercentileSummary)  # either, until applied here
+
+    def reset(self) -> None:
+        for name, value in attrs.asdict(EnsembleStats(), recurse=False).items():
+            setattr(self, name, value)
 
 
 @attrs.define
@@ -76,6 +101,8 @@ class ServerStats:
     digest_mismatches: int = 0
     unrecoverable_errors: int = 0
 
+    ensemble: EnsembleStats = attrs.field(factory=EnsembleStats)  # the same one for ever: the peer holds it
+
     @property
     def requests(self) -> Summary:
         """Reads and writes together, as the words show them."""
@@ -83,6 +110,7 @@ class ServerStats:
 
     def reset(self) -> None:
         """Start counting anew; failed authentications are not reset, as in the original."""
-        fresh = ServerStats(auth_failures=self.auth_failures)
+        self.ensemble.reset()
+        fresh = ServerStats(auth_failures=self.auth_failures, ensemble=self.ensemble)
         for field in attrs.fields(ServerStats):
             setattr(self, field.name, getattr(fresh, field.name))

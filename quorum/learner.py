@@ -75,6 +75,8 @@ log = structlog.get_logger()
 _SYNC = int(OpCode.SYNC)
 # A leader that was elected a moment ago may not listen yet.
 _DIAL_PAUSES_S = (0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.1, 0.1)
+_MASTER_PATIENCE_TICKS = 2
+_MASTER_PAUSE_S = 0.1
 
 
 # Makes one, if we are to serve observers: of the way to the leader, and the epoch.
@@ -150,13 +152,22 @@ class Learning:
         return reason
 
     async def _dial_master(self, masters: Sequence[Member]) -> trio.abc.Stream | None:
-        """The first that answers; each is given a tick."""
-        for master in masters:
-            address, port = master.addresses[0], self._settings.observer_master_port
-            with trio.move_on_after(self._settings.tick_s), suppress(OSError):
-                stream = await self._network.dial(address.host, port)
-                self.master_id = master.server_id
-                return stream
+        """The first that answers; each is given a tick.
+
+        Followers that are still being brought up to date do not listen yet: all are asked again for a while.
+        """
+        give_up_at = trio.current_time() + _MASTER_PATIENCE_TICKS * self._settings.tick_s
+        while masters:
+            for master in masters:
+                address, port = master.addresses[0], self._settings.observer_master_port
+                with trio.move_on_after(self._settings.tick_s), suppress(OSError):
+                    stream = await self._network.dial(address.host, port)
+                    self.master_id = master.server_id
+                    return stream
+            if trio.current_time() >= give_up_at:
+                log.info("no_observer_master_answers", tried=[each.server_id for each in masters])
+                break
+            await trio.sleep(_MASTER_PAUSE_S)
         return None
 
     async def _dial(self, leader: Member) -> trio.abc.Stream:

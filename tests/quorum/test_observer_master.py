@@ -383,15 +383,21 @@ async def test_an_observer_prefers_a_master_to_the_leader(nursery: trio.Nursery)
     nursery.cancel_scope.cancel()
 
 
-async def test_an_observer_without_a_master_asks_the_leader(nursery: trio.Nursery) -> None:
-    """After all of them, once each."""
+async def test_an_observer_without_a_master_asks_the_leader(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """After two ticks: followers that were elected a moment ago may not listen yet."""
     observer = observer_under_test(nursery)
     learning = observer.prepared()
     [listener] = await observer.network.listen("127.0.0.1", 42882)
     members = observer.ensemble.members
     nursery.start_soon(learning.learn, members[2], [members[3], members[1]])
+    await wait_all_tasks_blocked()
+    await pass_time(mock_clock, TICK_S)
+    assert set(observer.network.dials) == {("127.0.0.1", PORT)}
+    await pass_time(mock_clock, 2 * TICK_S)
     await listener.accept()
-    assert observer.network.dials == [("127.0.0.1", PORT)] * 2 + [("127.0.0.1", 42882)]
+    assert observer.network.dials[-3:] == [("127.0.0.1", PORT)] * 2 + [("127.0.0.1", 42882)]
     assert learning.master_id == 2
     nursery.cancel_scope.cancel()
 

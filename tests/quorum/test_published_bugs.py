@@ -134,8 +134,12 @@ async def test_zookeeper_4646_what_was_synchronised_survives_a_crash_after_the_a
     for chance in range(6):
         machine, said = await opening(mode)
         _, leader = await follower_on(machine, nursery)
+        machine.hold_log()
         await leader.say(said, new_leader(2))
-        assert show(leader.heard()) == ["ACK 2/0"]
+        if not (heard := leader.heard()):
+            await machine.release_log()
+            heard = leader.heard()
+        assert show(heard) == ["ACK 2/0"]
         await machine.crash(chance)
         assert machine.names_on_disk() == names_of(AIM)
         assert epochs_on(machine.disk) == (2, 2)
@@ -144,19 +148,22 @@ async def test_zookeeper_4646_what_was_synchronised_survives_a_crash_after_the_a
 async def _crash_at_every_step(
     nursery: trio.Nursery, mode: str, check: Callable[[ServerMachine, bool], None]
 ) -> None:
-    """While a follower takes over a leader's history, its machine goes down after so and so many writes."""
-    budget, was_acked = 0, False
+    """While a follower takes over a leader's history, its machine goes down after so and so many writes; the
+    first time while nothing gets into the log."""
+    budget, was_acked, is_log_held = 10_000, False, True
     while not was_acked:
         for chance in (None, 1, 2):
             machine, said = await opening(mode)
             _, leader = await follower_on(machine, nursery)
             machine.disk.budget = budget
-            await leader.say(said)
-            if not machine.is_dead:
-                await leader.say(new_leader(2))
+            if is_log_held:
+                machine.hold_log()
+            await leader.say(said + new_leader(2))
             was_acked = "ACK 2/0" in show(leader.heard())
             await machine.crash(chance)
             check(machine, was_acked)
+        if is_log_held:
+            budget, was_acked, is_log_held = 0, False, False
         budget = budget * 5 // 4 + 1
 
 
@@ -204,8 +211,11 @@ async def test_zookeeper_3911_a_quorum_that_is_synchronised_has_the_leaders_whol
     ours = LeaderUnderTest(await leading.boot(nursery), machine=leading)
     await ours.leads()
     follower = LearnerUnderTest(await following.boot(nursery), machine=following, network=ours.network)
+    following.hold_log()
     nursery.start_soon(follower.prepared().learn, ours.ensemble.members[2])
     await wait_all_tasks_blocked()
+    assert ours.established == []
+    await following.release_log()
     assert ours.established == [2]
     await leading.crash()
     await following.crash()
@@ -418,11 +428,16 @@ async def test_zookeeper_4712_nothing_is_logged_any_more_once_a_role_has_ended(n
 async def test_zookeeper_1489_what_is_logged_after_a_cut_can_be_read(nursery: trio.Nursery) -> None:
     """After TRUNC the log went on at its old position, beyond the end of the file: the hole in between hid
     everything behind it from the next start."""
-    machine = server_with(*AIM, E1 + 5, E1 + 6)
+    machine = server_with(*HISTORY)
     _, leader = await follower_on(machine, nursery)
-    await leader.say(packet(TRUNC, E1 + 4), new_leader(2), UP_TO_DATE)
-    await leader.say(*[proposal(E2 + n) + commit(E2 + n) for n in (1, 2, 3)])
-    assert machine.names() == names_of([*AIM, E2 + 1, E2 + 2, E2 + 3])
+    await leader.say(packet(DIFF, E1 + 2), new_leader(2), UP_TO_DATE, *[proposal(E2 + n) for n in (1, 2, 3)])
+    assert show(leader.heard())[-1] == "ACK 2/3"
+    await leader.hang_up()
+    await machine.replica.retire()
+    _, leader = await _back_again(machine, nursery, epoch=3)
+    await leader.say(packet(TRUNC, E1 + 2), new_leader(3), UP_TO_DATE)
+    await leader.say(*[proposal(E3 + n) + commit(E3 + n) for n in (1, 2, 3)])
+    assert machine.names() == names_of([*HISTORY, E3 + 1, E3 + 2, E3 + 3])
     await machine.crash()
     assert machine.names_on_disk() == machine.names()
 

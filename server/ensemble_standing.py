@@ -23,6 +23,8 @@ _NO_MASTER = -1
 
 def standing_of(config: ServerConfig, membership: Membership, peer: Peer, replica: Replica) -> Standing:
     pipeline, leader, learning = replica.pipeline, peer.leader, peer.learning
+    if pipeline.is_read_only:
+        return Standing(mode=pipeline.mode, ensemble_conf=_own_conf(config, membership))
     values: dict[str, str | int] = {"peer_state": _peer_state(peer)}
     gauges = {"quorum_size": len(membership.committed.voters)}
     if peer.state is ServerState.OBSERVING:
@@ -37,7 +39,7 @@ def standing_of(config: ServerConfig, membership: Membership, peer: Peer, replic
         monitor_values=values,
         gauges=gauges,
         proposals=None if leader is None else pipeline.stats.ensemble.proposal_sizes,
-        ensemble_conf=_conf(config, membership),
+        ensemble_conf=_own_conf(config, membership) + _members_conf(membership),
     )
 
 
@@ -70,16 +72,18 @@ def _leader_gauges(leader: Leader, membership: Membership, pipeline: Pipeline) -
     }
 
 
-def _conf(config: ServerConfig, membership: Membership) -> str:
-    me = membership.me
+def _own_conf(config: ServerConfig, membership: Membership) -> str:
+    addresses = membership.me.addresses
     lines = [
         f"initLimit={config.init_limit_ticks}",
         f"syncLimit={config.sync_limit_ticks}",
         f"electionAlg={config.election_alg}",
-        f"electionPort={'|'.join(str(each.election_port) for each in me.addresses)}",
-        f"quorumPort={'|'.join(str(each.quorum_port) for each in me.addresses)}",
+        f"electionPort={'|'.join(str(each.election_port) for each in addresses)}",
+        f"quorumPort={'|'.join(str(each.quorum_port) for each in addresses)}",
         f"peerType={int(membership.role is Role.OBSERVER)}",
-        "membership: ",
-        config_text(membership.committed),
     ]
-    return "\n".join(lines)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _members_conf(membership: Membership) -> str:
+    return f"membership: \n{config_text(membership.committed)}"

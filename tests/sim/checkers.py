@@ -132,8 +132,12 @@ class Checker:
             if known != payload:
                 self.note(f"{server} logs another transaction under 0x{zxid:x} than was logged before")
 
-    def server_leads(self, server: str, epoch: int, last_zxid: int, logged: Iterable[bytes]) -> None:
-        """A server begins to order transactions. `logged` is what its log holds behind our history."""
+    def server_leads(self, server: str, epoch: int, last_zxid: int) -> None:
+        """A server begins to order transactions: all that it has is committed by that.
+
+        What we do not know of yet is of one epoch: its leader, too, had everything before it committed when
+        it began.
+        """
         leader = self.leaders.setdefault(epoch, server)
         if leader != server:
             self.note(f"{server} leads in epoch {epoch}, and so did {leader}")
@@ -141,9 +145,11 @@ class Checker:
             self.note(
                 f"{server} leads from 0x{last_zxid:x} on, but 0x{self.history.last_zxid:x} was committed"
             )
-        for payload in logged:
-            if zxid_of(payload) <= last_zxid:
-                self._commit(server, payload)
+        for zxid in range(max(self.history.last_zxid, last_zxid >> 32 << 32) + 1, last_zxid + 1):
+            if zxid not in self.logged:
+                self.note(f"{server} leads from 0x{last_zxid:x} on, but nobody ever logged 0x{zxid:x}")
+                return
+            self._commit(server, self.logged[zxid])
 
     def server_applied(self, server: str, payload: bytes) -> None:
         zxid = zxid_of(payload)

@@ -11,7 +11,6 @@ import persistence.txn_log
 import server.pipeline
 from jute.client_records import GetDataResponse
 from jute.record import decode
-from persistence.log_reader import LogReader, list_logs, logs_holding
 from server.replica import Replica
 from server.standalone import Standalone
 from tests.sim.checkers import Checker
@@ -29,10 +28,10 @@ def observed(machines: dict[str, Machine], checker: Checker) -> Iterator[None]:
         return machine if machine is not None and machine.is_up else None
 
     def append_batch(original: Callable[..., None], log: Any, payloads: Sequence[bytes]) -> None:
-        original(log, payloads)
         machine = here()
         if machine is not None:
-            checker.server_logged(machine.name, payloads)
+            checker.server_logged(machine.name, payloads)  # before it can die in the middle of it
+        original(log, payloads)
 
     def apply_txn(original: Callable[..., Any], tree: Any, txn: Any) -> Any:
         machine = here()
@@ -52,8 +51,7 @@ def observed(machines: dict[str, Machine], checker: Checker) -> Iterator[None]:
         machine = here()
         if machine is not None:
             machine.counts["terms"] += 1
-            logged = logged_after(machine, replica, checker.history.last_zxid)
-            checker.server_leads(machine.name, epoch, replica.last_zxid, logged)
+            checker.server_leads(machine.name, epoch, replica.last_zxid)
             checker.server_restarts_from(machine.name, replica.last_zxid)
 
     def learn(original: Callable[..., Any], replica: Replica, *args: object, **named: object) -> Any:
@@ -80,13 +78,6 @@ def _wrapped(owner: Any, name: str, wrapper: Callable[..., Any]) -> Iterator[Non
         yield
     finally:
         setattr(owner, name, original)
-
-
-def logged_after(machine: Machine, replica: Replica, zxid: int) -> list[bytes]:
-    """What a server's log holds behind `zxid`, read from its disk."""
-    disk = machine.mounted
-    files = logs_holding(list_logs(disk, replica.dirs.log_dir), zxid + 1)
-    return list(LogReader(disk, files, after=zxid))
 
 
 def nodes_of(tree: Any) -> dict[str, Node]:

@@ -35,6 +35,7 @@ class LearnerLink:
         self._data_bytes_max = data_bytes_max
         self._queued_bytes_max = QUEUED_BYTES_MAX if queued_bytes_max is None else queued_bytes_max
         self._received = b""
+        self._at = 0  # what lies before is done with: cutting it off for each packet would copy all the rest
         self._queue: list[bytes] = []
         self._queued_bytes = 0
         self._direct = _same_socket(stream)
@@ -50,37 +51,40 @@ class LearnerLink:
         """The next packet. Nothing behind it is looked at: after SNAP that is not a packet."""
         while True:
             try:
-                packet, used = read_packet(self._received, 0, self._data_bytes_max)
+                packet, self._at = read_packet(self._received, self._at, self._data_bytes_max)
             except Truncated:
+                self._received = self._rest()
                 self._received += await self._receive_some()
             except DecodeError as failure:
                 raise PeerError(str(failure)) from failure
             else:
-                self._received = self._received[used:]
                 return packet
 
     async def receive_batch(self) -> list[Packet]:
         """At least one packet, and all that are there with it."""
         while True:
+            self._received = self._rest()
             try:
-                packets, used = read_packets(self._received, self._data_bytes_max)
+                packets, self._at = read_packets(self._received, self._data_bytes_max)
             except DecodeError as failure:
                 raise PeerError(str(failure)) from failure
-            if used:
-                self._received = self._received[used:]
+            if packets:
                 return packets
             self._received += await self._receive_some()
 
     async def receive_raw(self) -> bytes:
         """Bytes that are not packets: part of a snapshot."""
-        if self._received:
-            received, self._received = self._received, b""
-            return received
-        return await self._receive_some()
+        received, self._received = self._rest(), b""
+        return received or await self._receive_some()
 
     def put_back(self, data: bytes) -> None:
         """What `receive_raw` gave too much."""
-        self._received = data + self._received
+        self._received = data + self._rest()
+
+    def _rest(self) -> bytes:
+        """What is not done with; to be kept, or handed out, by the caller."""
+        rest, self._at = self._received[self._at :], 0
+        return rest
 
     async def _receive_some(self) -> bytes:
         try:

@@ -346,7 +346,7 @@ def test_servers_of_both_kinds_join_and_leave(mix: str, leader: int) -> None:
 @pytest.mark.usefixtures("reference")
 @pytest.mark.parametrize("mix", MIXES)
 def test_a_mixed_ensemble_is_handed_from_leader_to_leader(mix: str) -> None:
-    """Each voter leads once more than it is asked to: the leader leaves and joins again, five times."""
+    """The leader leaves and joins again, five times: whoever leads next may be of the other kind."""
     with changing(kinds_of(mix)) as (ensemble, client):
         for round_ in range(5):
             leader = ensemble.wait_for_leader()

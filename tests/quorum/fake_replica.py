@@ -50,6 +50,7 @@ class FakeReplica:
         self.last_zxid = 0
         self.committed_log = CommittedLog(commit_log_count)
         self.service: FakeLeaderService | FakeLearnerService | None = None
+        self._is_read_only = False
         self._streamed = False  # the tree came from a leader, and is not on disk yet
         self._on_logged: Callable[[int], None] = _nobody
         self._drained = trio.lowlevel.ParkingLot()
@@ -58,6 +59,9 @@ class FakeReplica:
     def crashed(self) -> "FakeReplica":
         """The same server after a power loss."""
         return FakeReplica(self.on_disk, saved=(self.saved_zxid, self.saved))
+
+    def is_read_only(self) -> bool:
+        return self._is_read_only
 
     @property
     def history(self) -> list[int]:
@@ -158,10 +162,11 @@ class FakeReplica:
         return self.service
 
     def serve_read_only(self) -> None:
-        pass
+        self._is_read_only = True
 
     async def retire(self) -> None:
         self.service = None
+        self._is_read_only = False
         await self.log_drained()
         if self._streamed:
             self._load()

@@ -466,6 +466,23 @@ async def test_zookeeper_3701_a_log_that_could_not_be_cut_is_not_acknowledged(
     assert machine.names() == names_of(AIM[:3])
 
 
+async def test_zookeeper_5094_what_followed_a_cut_is_on_disk_when_it_is_in_the_tree(
+    nursery: trio.Nursery,
+) -> None:
+    """What came behind TRUNC was applied and not logged: a follower that lost its leader before NEWLEADER
+    voted with more than it had, was sent only the rest, and logged a hole."""
+    machine = server_with(*AIM, E1 + 5)
+    learner, leader = await follower_on(machine, nursery)
+    await leader.say(packet(TRUNC, E1 + 4), committed(E2 + 1, E2 + 2))
+    await leader.hang_up()
+    assert learner.ended
+    await machine.replica.retire()
+    in_memory, zxid = machine.names(), machine.replica.last_zxid
+    await machine.crash()
+    assert machine.names_on_disk() == in_memory
+    assert machine.opened().last_zxid == zxid == E2 + 2
+
+
 # --- A disk that fails, or failed.
 
 
@@ -486,6 +503,21 @@ async def test_zookeeper_2247_a_leader_whose_disk_fails_does_not_go_on(nursery: 
     assert machine.is_dead
     assert follower.is_closed()
     assert "COMMIT 2/1" not in show(follower.heard())
+
+
+async def test_zookeeper_4882_a_follower_whose_disk_fails_does_not_go_on(nursery: trio.Nursery) -> None:
+    """A follower applied what was committed though its own disk had refused it, and later logged what came
+    after: the log had a hole that the tree had not."""
+    machine = server_with(*HISTORY)
+    _, leader = await follower_on(machine, nursery)
+    await leader.say(packet(DIFF, E1 + 2), new_leader(2), UP_TO_DATE)
+    leader.heard()
+    machine.disk.faults["create"] = OSError(5, "Input/output error")
+    await leader.say(proposal(E2 + 1))
+    assert machine.is_dead
+    assert leader.heard() == b""
+    machine.disk.faults.clear()
+    assert machine.names_on_disk() == names_of(HISTORY)
 
 
 def test_zookeeper_2332_a_log_that_was_created_and_never_written_is_no_obstacle() -> None:

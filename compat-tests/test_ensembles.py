@@ -10,125 +10,32 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from signal import SIGCONT, SIGSTOP
 from typing import Any
 
 import pytest
 from crash_model import Violation
 from ensemble_load import EnsembleLoad, assert_all_equal
+from ensemble_troubles import (
+    PACE_SECONDS,
+    SETTINGS,
+    TROUBLES,
+    Trouble,
+    kill_followers,
+    kill_the_leader,
+    under_load,
+)
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.protocol.states import KazooState
 from sync_modes import BEGUN_AS_LEADER, SITUATIONS, Situation, SyncMode, come_back
-from zk_ensembles import Ensemble, prepare_ensemble, start_ensemble, wait_until
+from zk_ensembles import prepare_ensemble, start_ensemble, wait_until
 from zk_servers import Kind
 
 pytestmark = pytest.mark.timeout(600)
 long = pytest.mark.long
 
-TICK_MS = 500
-SETTINGS = {
-    "tickTime": TICK_MS,
-    "initLimit": 20,
-    "syncLimit": 6,
-    "maxSessionTimeout": 40_000,
-    "maxClientCnxns": 0,
-    "snapCount": 2000,  # so that snapshots are taken all the time
-    "preAllocSize": 64,
-}
-HANG_SECONDS = 1.5 * 6 * TICK_MS / 1000  # longer than syncLimit
 SESSION_SECONDS = 10.0
-PACE_SECONDS = 0.02
 FAIL_OVER_SECONDS_MAX = 8.0
-
-
-@contextmanager
-def under_load(ensemble: Ensemble, seed: int = 0, *, writers: int = 3) -> Iterator[EnsembleLoad]:
-    """Clients write and read until the block ends; then all they know is held against every member."""
-    with closing(EnsembleLoad.begin(ensemble, seed, writers=writers, pause_seconds=PACE_SECONDS)) as load:
-        with load.running():
-            time.sleep(0.5)
-            yield load
-        load.audit()
-        assert load.acknowledged > 100
-
-
-# -- what is done to ensembles
-
-
-def kill_the_leader(ensemble: Ensemble) -> None:
-    leader = ensemble.wait_for_leader()
-    ensemble[leader].kill9()
-    ensemble.wait_for_leader()
-    time.sleep(0.5)
-    ensemble.start(leader)
-
-
-def kill_followers(ensemble: Ensemble) -> None:
-    """As many as a majority can do without."""
-    followers = ensemble.followers()[: (len(ensemble.voters) - 1) // 2]
-    ensemble.kill9(*followers)
-    time.sleep(0.5)
-    ensemble.start(*followers)
-
-
-def kill_all(ensemble: Ensemble) -> None:
-    ensemble.kill9()
-    ensemble.start()
-
-
-def kill_all_but_one(ensemble: Ensemble) -> None:
-    """No majority is left, then there is one again."""
-    survivor = random.Random(0).choice(ensemble.ids)
-    ensemble.kill9(*ensemble.others(survivor))
-    time.sleep(0.5)
-    ensemble.start()
-
-
-def restart_one_by_one(ensemble: Ensemble) -> None:
-    for server_id in ensemble.ids:
-        ensemble[server_id].stop()
-        ensemble.start(server_id)
-
-
-def hang_the_leader(ensemble: Ensemble) -> None:
-    """It does not know that the others went on without it."""
-    leader = ensemble.wait_for_leader()
-    ensemble[leader].send_signal(SIGSTOP)
-    time.sleep(HANG_SECONDS)
-    ensemble[leader].send_signal(SIGCONT)
-    ensemble.wait_until_serving()
-
-
-def hang_a_follower(ensemble: Ensemble) -> None:
-    follower = ensemble.followers()[0]
-    ensemble[follower].send_signal(SIGSTOP)
-    time.sleep(HANG_SECONDS)
-    ensemble[follower].send_signal(SIGCONT)
-    ensemble.wait_until_serving()
-
-
-def lose_a_disk(ensemble: Ensemble) -> None:
-    follower = ensemble.followers()[0]
-    ensemble[follower].kill9()
-    ensemble.erase(follower)
-    ensemble.start(follower)
-
-
-Trouble = Callable[[Ensemble], None]
-TROUBLES: list[Trouble] = [
-    kill_the_leader,
-    kill_followers,
-    kill_all,
-    kill_all_but_one,
-    restart_one_by_one,
-    hang_the_leader,
-    hang_a_follower,
-    lose_a_disk,
-]
-
-
-# -- tests
 
 
 def test_a_leader_is_elected_and_everyone_serves(kind: Kind) -> None:

@@ -16,6 +16,8 @@ import session_client as wire
 from differential_values import SUPER, SUPER_DIGEST
 from disk_exchange_load import LoadWriter, authenticate, catalogue
 from ensemble_load import assert_all_equal
+from ensemble_troubles import SETTINGS as TROUBLE_SETTINGS
+from ensemble_troubles import TROUBLES, Trouble, under_load
 from kazoo.client import KazooClient
 from raw_client import Reader
 from session_client import Lost, Refused, SessionClient
@@ -276,6 +278,32 @@ def test_an_observer(kind: Kind, pair: tuple[str, str]) -> None:
         ensemble.start(leader)
         assert_all_equal(ensemble)
         client.close()
+
+
+# -- trouble
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mix", [TWO_AND_ONE, ONE_AND_TWO], ids="-".join)
+@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
+def test_under_load(kind: Kind, trouble: Trouble, mix: Mix) -> None:
+    """Nothing acknowledged is lost, time never goes back, all members end up the same."""
+    with start_ensemble(kinds_of(mix, kind), TROUBLE_SETTINGS) as ensemble, under_load(ensemble):
+        for _ in range(3):
+            trouble(ensemble)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_all_sorts_of_trouble(kind: Kind, seed: int) -> None:
+    """In five servers, two or three of them Apache's, and in random order."""
+    rng = random.Random(seed)
+    names = ["apache", "ours", "apache", "ours", rng.choice(("apache", "ours"))]
+    rng.shuffle(names)
+    with start_ensemble(kinds_of(names, kind), TROUBLE_SETTINGS) as ensemble, under_load(ensemble, seed):
+        for trouble in rng.choices(TROUBLES, k=6):
+            trouble(ensemble)
+            time.sleep(rng.choice((0, 0, 0.3, 1.0)))
 
 
 # -- reconfiguration

@@ -111,6 +111,11 @@ def _state_of(server: "LearnerUnderTest | LeaderUnderTest") -> tuple[MemoryDisk,
     return machine.disk, EpochKeeper(machine.disk, DATA, machine.replica.last_zxid), machine.replica
 
 
+def _membership_of(server: "LearnerUnderTest | LeaderUnderTest") -> Membership:
+    is_dynamic = server.is_dynamic or server.last_seen is not None
+    return Membership(server.my_id, server.ensemble, last_seen=server.last_seen, reconfig_enabled=is_dynamic)
+
+
 class ScriptedPeer:
     """The other end of a connection."""
 
@@ -166,6 +171,9 @@ class LearnerUnderTest:
     is_observer: bool = False
     needs_snapshot: bool = False
     ensemble: Ensemble = attrs.field(factory=ensemble_of)
+    last_seen: Ensemble | None = None  # with it, or with `is_dynamic`, the members may change
+    is_dynamic: bool = False
+    membership: Membership = attrs.field(init=False)
     settings: PeerSettings = attrs.field(factory=settings)
     network: MemoryNetwork = attrs.field(factory=MemoryNetwork)
     machine: Machine | None = None  # with it, `replica` and `epochs` are the ones on its disk
@@ -176,9 +184,10 @@ class LearnerUnderTest:
 
     def prepared(self) -> Learning:
         self.disk, keeper, replica = _state_of(self)
+        self.membership = _membership_of(self)
         self.learning = Learning(
             settings=self.settings,
-            membership=Membership(self.my_id, self.ensemble),
+            membership=self.membership,
             network=self.network,
             replica=replica,
             epochs=keeper,
@@ -235,6 +244,9 @@ class LeaderUnderTest:
     my_id: int = 2
     epochs: tuple[int, int] = (0, 0)  # accepted, current
     ensemble: Ensemble = attrs.field(factory=ensemble_of)
+    last_seen: Ensemble | None = None  # with it, or with `is_dynamic`, the members may change
+    is_dynamic: bool = False
+    membership: Membership = attrs.field(init=False)
     settings: PeerSettings = attrs.field(factory=settings)
     network: MemoryNetwork = attrs.field(factory=MemoryNetwork)
     machine: Machine | None = None  # with it, `replica` and `epochs` are the ones on its disk
@@ -245,9 +257,10 @@ class LeaderUnderTest:
 
     async def leads(self) -> None:
         self.disk, keeper, replica = _state_of(self)
+        self.membership = _membership_of(self)
         self.leader = Leader(
             settings=self.settings,
-            membership=Membership(self.my_id, self.ensemble),
+            membership=self.membership,
             network=self.network,
             replica=replica,
             epochs=keeper,

@@ -26,6 +26,7 @@ PACKAGES = ("jute", "persistence", "quorum", "server")
 HOT_MODULES = (
     "persistence/log_format.py",
     "persistence/log_writer.py",
+    "persistence/snapshot_format.py",
     "persistence/txn_log.py",
     "server/apply_txn.py",
     "server/client_fronts.py",

@@ -515,20 +515,24 @@ class DataTree:
 
         `numbered_acls` are those that snapshot_acls gave for the same snapshot.
 
-        A node that is gone at its turn is left out with everything below it, even if it comes back before its
-        children's turn: a child must not stand in a snapshot without its parent, and the log, replayed over
-        the snapshot, creates both. A node whose ACL appeared after snapshot_acls is closed to everyone until
-        the log brings that ACL: Apache does not start from a snapshot that names an ACL it does not hold.
+        A node that is gone at its turn is left out with everything below it, even if it comes back: a child
+        must not stand in a snapshot without its parent, and the log, replayed over the snapshot, creates
+        both. Only the children of one node are listed at once: to list a million paths holds up everyone for
+        17 ms. A node whose ACL appeared after snapshot_acls is closed to everyone until the log brings that
+        ACL: Apache does not start from a snapshot that names an ACL it does not hold.
         """
-        skipped: set[bytes] = set()
         ids = {acl: number for number, acl in numbered_acls}
         bodies, creates, owners, acls = self.bodies, self.creates, self.owners, self.acls
         stand_in = ids[CLOSED_ACL]
-        for path in list(bodies):
+        waiting = [ROOT]
+        while waiting:
+            path = waiting.pop()
             body = bodies.get(path)
-            if body is None or (skipped and path != ROOT and parent_of(path) in skipped):
-                skipped.add(path)
+            if body is None:
                 continue
+            kids = self.children.get(path)
+            if kids:
+                waiting.extend(reversed(kids))  # so that the oldest is next
             acl = acls.get(path)
             yield (
                 path,
@@ -592,10 +596,13 @@ class DataTree:
 
 def persisted_stat(body: bytes, creates: int, owner: int | None) -> bytes:
     """The Stat of a body as snapshots store it: the stored cversion and owner, no derived fields."""
-    return b"%b%b%b%b%b" % (
-        body[-68:-32],
-        _INT.pack(creates),
-        body[-28:-24],
-        body[-24:-16] if owner is None else _LONG.pack(owner),
-        body[-8:],
-    )
+    stat = BytesWriter()
+    stat.write(body[-68:-32])
+    write_i32_be(stat, creates)
+    if owner is None:
+        stat.write(body[-28:-16])
+    else:
+        stat.write(body[-28:-24])
+        write_i64_be(stat, owner)
+    stat.write(body[-8:])
+    return stat.getvalue()

@@ -325,6 +325,8 @@ class Learning:
         if mode != SNAP and self._logs:
             self._replica.log(payload)
             self._replica.flush_log()
+        elif mode != SNAP:
+            self._replica.leave_unlogged()
         self._replica.apply(payload)
 
     def _commit_later(self, zxid: int) -> None:
@@ -454,6 +456,8 @@ class Learning:
         if self._logs:
             self._unacked.append(zxid)
             self._replica.log(payload)
+        else:
+            self._replica.leave_unlogged()
 
     def _take_commit(self, zxid: int, designated: int | None = None) -> None:
         if not self._uncommitted or self._uncommitted[0][0] != zxid:
@@ -481,7 +485,8 @@ class Learning:
         """A reconfiguration is known, here and on disk, before we acknowledge it."""
         if is_reconfiguration(payload):
             proposed = config_in(payload)
-            assert proposed is not None
+            if proposed is None:
+                raise PeerError("the leader proposes a configuration that makes no sense")
             self._membership.see(proposed)
 
     def _config_seen(self, zxid: int) -> Ensemble | None:

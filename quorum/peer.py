@@ -89,6 +89,7 @@ class Peer:
         self._stats.looks += 1
         started_at = trio.current_time()
         while True:
+            await self._make_durable()
             async with trio.open_nursery() as nursery:
                 if self._settings.read_only_enabled:
                     nursery.start_soon(self._serve_read_only)
@@ -100,6 +101,11 @@ class Peer:
                     self._stats.election_times.add(ms_since(started_at))
                 return outcome
             self._membership.activate(outcome.ensemble)
+
+    async def _make_durable(self) -> None:
+        """A voter stands for what it has on disk; an observer that becomes one may have it in memory only."""
+        if self._membership.is_voter:
+            await self._replica.make_durable()
 
     def _candidacy(self) -> tuple[int, int]:
         return self._replica.last_zxid, self._epochs.current
@@ -136,6 +142,7 @@ class Peer:
             self.leader = self.learning = None
         await self._replica.retire()
         if next_leader is not None:
+            await self._make_durable()
             return self._elector.appoint(next_leader, self._membership.committed.version)
         if is_observer:
             await trio.sleep(self._random.random() * self._settings.observer_delay_s)

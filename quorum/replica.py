@@ -130,6 +130,12 @@ class Replica(Protocol):
 
     def flush_log(self) -> None: ...
 
+    def leave_unlogged(self) -> None:
+        """Transactions will be applied that were not handed to `log`: an observer may do without it."""
+
+    async def make_durable(self) -> None:
+        """If anything was left unlogged, save the tree: a voter's history must be on its disk."""
+
     def on_logged(self, callback: Callable[[int], None]) -> None:
         """Whom to tell, from now on, that the oldest `count` unreported transactions are durable. A batch of
         the service in office has begun then."""

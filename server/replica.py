@@ -111,6 +111,7 @@ class Replica:
         self._config_node: tuple[str, int] | None = None
         self._last_logged: bytes | None = None  # what was last handed to the log since the tree was loaded
         self._is_loaded = False  # the tree is what the disk leads to, or grew from it
+        self._is_ahead_of_log = False  # it grew by what was not logged
         self._saving = trio.Lock()
         self._saving_scope: trio.CancelScope | None = None
         self._snapshot_due = trio.Event()
@@ -149,6 +150,7 @@ class Replica:
         finally:
             gc.enable()
         self._is_loaded = True
+        self._is_ahead_of_log = False
         self._last_logged = None
         self._write_config_node()
         stats = self.state.stats
@@ -302,6 +304,14 @@ class Replica:
         if not self.config.reconfig_enabled:
             self._write_config_node()
 
+    def leave_unlogged(self) -> None:
+        self._is_ahead_of_log = True
+
+    async def make_durable(self) -> None:
+        """If anything was left unlogged, save the tree, and drop what does not lead up to it."""
+        if self._is_ahead_of_log:
+            await self.adopt_snapshot()
+
     async def adopt_snapshot(self) -> None:
         """The tree came from a leader: make it our history on disk.
 
@@ -318,6 +328,7 @@ class Replica:
         if last_logged != zxid:
             await offload(self._remove_before, zxid)
         self._is_loaded = True
+        self._is_ahead_of_log = False
         self._last_logged = None
 
     def _cut_log_after(self, zxid: int) -> int | None:

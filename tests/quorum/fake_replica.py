@@ -82,6 +82,12 @@ class FakeReplica:
     def log(self, payload: bytes) -> None:
         self.waiting.append(payload)
 
+    def leave_unlogged(self) -> None:
+        """A tree that is lost with its server: nothing here outlives it."""
+
+    async def make_durable(self) -> None:
+        """Nothing was left unlogged."""
+
     def flush_log(self) -> None:
         if not self.disk_is_busy:
             self.sync_disk()

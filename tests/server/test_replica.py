@@ -354,6 +354,21 @@ async def test_what_leaves_a_hole_before_a_leaders_tree_goes() -> None:
     assert opened(disk).last_zxid == make_zxid(7, 10)
 
 
+async def test_who_becomes_a_voter_has_its_history_on_disk() -> None:
+    """An observer may do without a log; its vote would stand for what it forgets in a crash."""
+    disk = MemoryDisk()
+    async with running(disk) as replica:
+        await logged(replica, creating(1))
+        for counter in (2, 3):
+            replica.leave_unlogged()
+            replica.apply(creating(counter))
+        await replica.make_durable()
+        await logged(replica, creating(4))
+
+    assert opened(disk).last_zxid == make_zxid(1, 4)
+    assert names(disk, "log") == [log_name(make_zxid(1, 4))]
+
+
 async def test_a_tree_that_never_came_whole_is_forgotten() -> None:
     """What is on disk still counts, and is what we vote for."""
     disk = MemoryDisk()

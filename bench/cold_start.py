@@ -43,8 +43,7 @@ def wait_for_answer(servers: Sequence[Server], deadline: float, request: bytes) 
                     attempts.register(attempt, selectors.EVENT_READ)
                 if attempts.get_map() and any_answered(attempts, OVERTAKE_SECONDS):
                     return
-                if attempt is None:
-                    time.sleep(RETRY_SECONDS)
+                time.sleep(RETRY_SECONDS)  # refused or turned away: a rush would overflow the backlog
         finally:
             for key in list(attempts.get_map().values()):
                 as_socket(key).close()

@@ -277,6 +277,8 @@ class Learning:
     async def _begin(self, link: LearnerLink, mode: int, zxid: int) -> None:
         if mode == DIFF:
             self._last_proposed = self._replica.last_zxid
+            if self._logs:
+                await self._replica.make_durable()  # or our log would have a hole
         elif mode == TRUNC:
             try:
                 await self._replica.truncate(zxid)

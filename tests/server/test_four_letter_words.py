@@ -353,6 +353,23 @@ def test_dump_of_a_learner_lists_sessions_with_their_timeouts(mode: str) -> None
     )
 
 
+@pytest.mark.parametrize("mode", ["leader", "follower", "read-only"])
+def test_dump_tells_local_sessions_from_those_that_all_know(mode: str) -> None:
+    """Where there may be any. Only a leader knows when a session ends that all know."""
+    asked = make_server(standing=Standing(mode=mode))
+    pipeline = asked.server.pipeline
+    pipeline.state.local_sessions = True
+    pipeline.local.open(0x77, 4000, pipeline.now_ms)
+    client = asked.connect()
+    lines = asked.ask(b"dump").splitlines()
+    assert lines[1] == "Local Session Sets (1)/(1):"
+    assert lines[3] == "\t0x77"
+    if mode == "leader":
+        assert lines[4] == "Global Session Sets (1)/(1):"
+    else:
+        assert lines[4:6] == ["Global Sessions(1):", f"{hexadecimal(client)}\t10000ms"]
+
+
 def test_watches_on_data_are_shown_by_path_and_by_session() -> None:
     """Watches on children are counted nowhere, as in the original."""
     asked = make_server()

@@ -1,0 +1,279 @@
+"""Whole members of an ensemble, on a network and disks in memory and in virtual time: what operators see."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar, TypeVarTuple
+
+import attrs
+import trio
+from structlog.testing import capture_logs
+from trio.testing import MockClock
+
+from jute.opcodes import OpCode
+from quorum.server_lines import read_ensemble
+from server.config import ServerConfig
+from server.ensemble_member import EnsembleMember, peer_settings
+from server.metrics import MetricsReader
+from server.server_stats import ServerStats
+from server.standing import Standing
+from server.world import World
+from tests.persistence.memory_disk import MemoryDisk
+from tests.quorum.memory_network import MemoryNetwork
+from tests.server.test_four_letter_words import PaperHost
+from tests.server.toy_ensemble import ToyEnsemble, path_body
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+ROLES = {1: "participant", 2: "participant", 3: "participant", 4: "observer"}
+ENSEMBLE = read_ensemble({f"server.{n}": f"zoo{n}:2888:3888:{role};2181" for n, role in ROLES.items()})
+
+
+async def at_once(fn: Callable[[*Ts], T], *args: *Ts) -> T:
+    await trio.lowlevel.checkpoint()
+    return fn(*args)
+
+
+class TrioClock:
+    """The virtual time, in milliseconds; it began at noon."""
+
+    def now_ms(self) -> int:
+        return round(trio.current_time() * 1000)
+
+    def wall_ms(self) -> int:
+        return 1_767_268_800_000 + self.now_ms()
+
+
+@attrs.define
+class Members:
+    """Those that run, by id."""
+
+    nursery: trio.Nursery
+    settings: dict[str, Any]
+    network: MemoryNetwork = attrs.field(factory=MemoryNetwork)
+    by_id: dict[int, EnsembleMember] = attrs.field(factory=dict)
+    scopes: dict[int, trio.CancelScope] = attrs.field(factory=dict)
+
+    def start(self, *ids: int) -> None:
+        for my_id in ids:
+            config = ServerConfig(
+                data_dir=Path("/data"),
+                client_port=2181,
+                preallocate_bytes=0,
+                my_id=my_id,
+                ensemble=ENSEMBLE,
+                init_limit_ticks=10,
+                sync_limit_ticks=5,
+                **self.settings,
+            )
+            world = World(
+                disk=MemoryDisk(),
+                log_offload=at_once,
+                snapshot_offload=at_once,
+                random=Random(my_id),
+                clock=TrioClock(),
+                stopwatch=lambda: 0.0,
+            )
+            world.disk.make_directory(Path("/data"))
+            self.by_id[my_id] = EnsembleMember.open(config, world, self.network)
+            self.scopes[my_id] = trio.CancelScope()
+            self.nursery.start_soon(self._run, my_id)
+
+    async def _run(self, my_id: int) -> None:
+        member = self.by_id[my_id]
+        with self.scopes[my_id]:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(member.replica.write_log)
+                nursery.start_soon(member.run)
+
+    def kill(self, *ids: int) -> None:
+        for my_id in ids:
+            self.scopes[my_id].cancel()
+            del self.by_id[my_id]
+
+    def standing(self, my_id: int) -> Standing:
+        return self.by_id[my_id].standing()
+
+    def counters(self, my_id: int) -> dict[str, int]:
+        member = self.by_id[my_id]
+        reader = MetricsReader(
+            current_pipeline=lambda: member.replica.pipeline,
+            connections=lambda: (),
+            host=PaperHost(),
+            started_ms=0,
+        )
+        metrics = reader.read(member.standing())
+        counts = {name: summary.count for name, summary in metrics.summaries.items()}
+        return {**metrics.counters, **counts}
+
+
+@asynccontextmanager
+async def ensemble(*ids: int, **settings: Any) -> AsyncIterator[Members]:
+    """Members that have had half a minute to find each other."""
+    async with trio.open_nursery() as nursery:
+        members = Members(nursery, settings)
+        members.start(*ids)
+        await trio.sleep(30)
+        yield members
+        nursery.cancel_scope.cancel()
+
+
+def leader_of(members: Members) -> int:
+    [leader] = [n for n in members.by_id if members.standing(n).mode == "leader"]
+    return leader
+
+
+async def test_a_leader_shows_its_learners(autojump_clock: MockClock) -> None:
+    """Followers, observers, proposals, and since when."""
+    async with ensemble(1, 2, 3, 4) as members:
+        standing = members.standing(leader_of(members))
+        assert standing.is_serving
+        assert standing.monitor_values == {"peer_state": "leading - broadcast"}
+        gauges = dict(standing.gauges)
+        assert 20_000 < gauges.pop("leader_uptime") <= 30_000
+        assert gauges == {
+            "quorum_size": 3,
+            "learners": 3,
+            "synced_followers": 2,
+            "synced_non_voting_followers": 0,
+            "synced_observers": 1,
+            "pending_syncs": 0,
+            "last_proposal_size": -1,
+            "max_proposal_size": -1,
+            "min_proposal_size": -1,
+        }
+        assert str(standing.proposals) == "-1/-1/-1"
+
+
+async def test_learners_show_whom_they_learn_from(autojump_clock: MockClock) -> None:
+    """A follower hosts no observers unless it is told to; an observer names its master."""
+    async with ensemble(1, 2, 3, 4) as members:
+        leader = leader_of(members)
+        follower = next(n for n in (1, 2, 3) if n != leader)
+        assert members.standing(follower).mode == "follower"
+        assert members.standing(follower).monitor_values == {"peer_state": "following - broadcast"}
+        assert members.standing(follower).gauges == {"quorum_size": 3}
+        assert members.standing(follower).proposals is None
+        assert members.standing(4).mode == "observer"
+        assert members.standing(4).monitor_values == {
+            "peer_state": "observing - broadcast",
+            "observer_master_id": leader,
+        }
+
+
+async def test_an_observer_shows_the_follower_that_serves_it(autojump_clock: MockClock) -> None:
+    """And so does the follower."""
+    async with ensemble(1, 2, 3, 4, observer_master_port=2889) as members:
+        master = members.standing(4).monitor_values["observer_master_id"]
+        assert isinstance(master, int)
+        assert master in {1, 2, 3} - {leader_of(members)}
+        assert members.standing(master).gauges == {"quorum_size": 3, "synced_observers": 1}
+        assert members.standing(leader_of(members)).gauges["synced_observers"] == 0
+
+
+async def test_elections_and_synchronisations_are_counted(autojump_clock: MockClock) -> None:
+    """Once each, on a quiet day."""
+    async with ensemble(1, 2, 3, 4) as members:
+        leader = leader_of(members)
+        follower = next(n for n in (1, 2, 3) if n != leader)
+        leads, follows, observes = (members.counters(n) for n in (leader, follower, 4))
+        assert leads["looking_count"] == follows["looking_count"] == observes["looking_count"] == 1
+        assert leads["diff_count"] + leads["snap_count"] == 3
+        names = (
+            "election_time",
+            "follower_sync_time",
+            "observer_sync_time",
+            "unavailable_time",
+            "leader_unavailable_time",
+        )
+        assert [leads[name] for name in names] == [1, 0, 0, 1, 1]
+        assert [follows[name] for name in names] == [1, 1, 0, 1, 0]
+        assert [observes[name] for name in names] == [0, 0, 1, 1, 0]
+
+
+async def test_a_member_alone_is_looking_and_serves_nobody(autojump_clock: MockClock) -> None:
+    """There are no gauges of a role it does not have."""
+    async with ensemble(1) as members:
+        standing = members.standing(1)
+        assert not standing.is_serving
+        assert standing.monitor_values == {"peer_state": "looking"}
+        assert standing.gauges == {"quorum_size": 3}
+
+
+async def test_a_member_alone_may_serve_readers_until_it_is_not(autojump_clock: MockClock) -> None:
+    """What it shows is then nothing about the ensemble but its own settings."""
+    async with ensemble(1, read_only_mode_enabled=True) as members:
+        standing = members.standing(1)
+        assert (standing.mode, standing.is_serving) == ("read-only", True)
+        assert standing.monitor_values == standing.gauges == {}
+        assert standing.ensemble_conf == (
+            "initLimit=10\nsyncLimit=5\nelectionAlg=3\nelectionPort=3888\nquorumPort=2888\npeerType=0\n"
+        )
+        members.start(2)
+        await trio.sleep(30)
+        assert {members.standing(1).mode, members.standing(2).mode} == {"leader", "follower"}
+
+
+async def test_every_transition_is_one_line(autojump_clock: MockClock) -> None:
+    """What an engineer on call reads after a leader is lost."""
+    async with ensemble(1, 2, 3) as members:
+        leader = leader_of(members)
+        with capture_logs() as lines:
+            members.kill(leader)
+            await trio.sleep(60)
+        now = leader_of(members)
+        [ended, _] = [line for line in lines if line["event"] == "role_ended" and line["role"] == "FOLLOWING"]
+        assert ended["leader"] == leader
+        assert ended["epoch"] == 1
+        assert ended["reason"]
+        [leading] = [line for line in lines if line["event"] == "leading"]
+        assert (leading["epoch"], leading["zxid"]) == (2, "0x200000000")
+        [following] = [line for line in lines if line["event"] == "following"]
+        assert (following["leader"], following["epoch"]) == (now, 2)
+        [synced] = [line for line in lines if line["event"] == "learner_synced"]
+        assert (synced["mode"], synced["observer"]) == (following["mode"], False)
+        assert len([line for line in lines if line["event"] == "election_dial_failed"]) <= 2
+
+
+def test_how_long_writes_take_through_an_ensemble_is_counted_on_every_server() -> None:
+    """At the leader until a quorum has them, at learners until they hear of that."""
+    ensemble = ToyEnsemble()
+    learner = ensemble.learners[0]
+    client = learner.connect()  # a session is a write
+    client.send(1, OpCode.SYNC, path_body("/"))
+    ensemble.pass_time(30)
+    ensemble.settle()
+    leads, learns = ensemble.leader.state.stats, learner.state.stats
+    assert (leads.ensemble.quorum_acks.count, leads.ensemble.propagations.count) == (1, 1)
+    assert (learns.ensemble.commit_propagations.count, learns.ensemble.propagations.count) == (1, 1)
+    assert (learns.reads.count, learns.reads.greatest) == (1, 30)
+
+
+def test_srst_forgets_what_the_peer_counted_and_goes_on_counting() -> None:
+    """The peer holds the same numbers for ever."""
+    stats = ServerStats()
+    peers = stats.ensemble
+    peers.looks += 1
+    peers.election_times.add(20)
+    stats.reset()
+    assert stats.ensemble is peers
+    assert (peers.looks, peers.election_times.count) == (0, 0)
+
+
+def test_the_settings_of_observers_and_their_masters() -> None:
+    """A limit that could not hold one large transaction would let every observer go."""
+    settings = peer_settings(
+        ServerConfig(
+            data_dir=Path("/data"),
+            observer_master_port=2889,
+            observer_master_size_limit_bytes=1,
+            observer_reconnect_delay_ms=500,
+            observer_election_delay_ms=-1,
+        )
+    )
+    assert settings.observer_master_port == 2889
+    assert settings.observer_master_queued_bytes_max == 4 << 20
+    assert settings.observer_reconnect_delay_s == 0.5
+    assert settings.observer_delay_s == 0

@@ -145,9 +145,12 @@ class ElectionLinks:
     def _want(self, peer: _Peer) -> None:
         is_waiting_for_call = peer.sid > self._my_id and self._has_just_dialled(peer)
         if peer.link is None and peer.dialling is None and not is_waiting_for_call:
-            peer.dialling = trio.CancelScope()
-            self._wanted[peer.sid] = peer
-            self._is_wanting.set()
+            self._start_dial(peer)
+
+    def _start_dial(self, peer: _Peer) -> None:
+        peer.dialling = trio.CancelScope()
+        self._wanted[peer.sid] = peer
+        self._is_wanting.set()
 
     def _has_just_dialled(self, peer: _Peer) -> bool:
         return trio.current_time() < peer.dialled_at + KNOCK_PATIENCE_S
@@ -172,7 +175,7 @@ class ElectionLinks:
         if stream is None:
             peer.dialled_at = -math.inf
             if peer.called_from:  # it called meanwhile: it is there now
-                self._want(peer)
+                self._start_dial(peer)
             else:
                 self._listener.dial_failed(peer.sid)
                 self._forget_stranger(peer)
@@ -295,10 +298,12 @@ class ElectionLinks:
         is_busy = peer.link is not None or peer.dialling is not None
         if is_busy and self._has_just_dialled(peer):
             return
-        _drop_link(peer)  # it would not call if it had one
+        # It had no connection when it called. By now it may have one, if the way is long: so ours is not
+        # dropped, it is replaced once the next is there. Else two distant servers would never stop calling.
         if peer.dialling is not None:
             peer.dialling.cancel()
-        self._want(peer)
+        else:
+            self._start_dial(peer)
 
     def _sid_in(self, initiation: Initiation) -> int:
         if initiation.sid == self._my_id:

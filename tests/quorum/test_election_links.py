@@ -147,6 +147,19 @@ async def test_a_knock_that_crossed_our_dial_changes_nothing(two: Two, autojump_
     assert await read(await listener.accept()) == INITIATION_OF_2 + frame(b"vote")
 
 
+async def test_a_knock_that_comes_late_does_not_cost_the_link(two: Two, autojump_clock: MockClock) -> None:
+    """The way may be long, and the caller connected by now: our link stays until the next one is there."""
+    listener = await two.listen_as(ADDRESS_1)
+    two.links.send(1, b"vote")
+    stream = await listener.accept()
+    await read(stream)
+    two.network.silent.add("zoo1")
+    await trio.sleep(KNOCK_PATIENCE_S)
+    await two.call(1)
+    two.links.send(1, b"another")
+    assert await read(stream) == frame(b"another")
+
+
 async def test_a_caller_that_names_no_real_host_is_called_where_it_is_listed(two: Two) -> None:
     listener = await two.listen_as(ADDRESS_1)
     await two.call(1, "0.0.0.0:3888")

@@ -21,6 +21,7 @@ from tests.sim.scenario import draw_scenario
 from tests.sim.simulation import Report, simulate
 
 REAL_SECONDS_MAX = 300
+PROGRESS_EVERY = 50
 
 
 def run_seed(
@@ -116,6 +117,8 @@ class Summary:
         self._simulated_s += report.simulated_s
         self._cpu_s += report.cpu_s
         self._counts += report.counts
+        if self._seeds % PROGRESS_EVERY == 0:
+            print(f"{self._seeds} seeds, {len(self.failed)} failed so far", file=sys.stderr, flush=True)
         if report.violations:
             self.failed.append(report.seed)
             options = " STANDALONE=1" if self._is_standalone else ""

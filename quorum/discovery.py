@@ -33,6 +33,7 @@ class EpochAgreement:
         self._verifier = verifier
         self._connected: set[int] = set()
         self._acked: set[int] = set()
+        self._ahead: set[int] = set()  # they made their promise, and will not be counted for it
         self.epoch = -1
         self.is_proposed = False  # step 1 is complete: the epoch will not change any more
         self.is_accepted = False  # step 2 is complete
@@ -57,6 +58,7 @@ class EpochAgreement:
             return False
         if theirs.current_epoch != ALREADY_ACCEPTED:
             if theirs > self._mine:
+                self._ahead.add(server_id)
                 raise PeerError(
                     f"server {server_id} is ahead of its leader: epoch {theirs.current_epoch}, "
                     f"zxid {theirs.last_zxid:#x}"
@@ -65,3 +67,14 @@ class EpochAgreement:
                 self._acked.add(server_id)
         self.is_accepted = self._my_id in self._acked and self._verifier.contains_quorum(self._acked)
         return self.is_accepted
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether no quorum is left without those that have more history than we.
+
+        Who was elected has none of them among those who elected it. Whom a reconfiguration made leader was
+        chosen by acks, and another's may still have been on their way.
+        """
+        return not self.is_accepted and not self._verifier.contains_quorum(
+            self._verifier.voters - self._ahead
+        )

@@ -141,6 +141,7 @@ class Leader:
         self._quorum_synced = trio.Event()
         self._serving = trio.Event()
         self._must_end: str | None = None
+        self._establishing = trio.CancelScope()
         self._ends_now = trio.Event()  # we must end, and there is nothing to wait for
         self._asked_config: Ensemble | None = None  # to be proposed by the next transaction
         self._config_zxid: int | None = None  # of the reconfiguration under way
@@ -177,10 +178,10 @@ class Leader:
         await trio.serve_listeners(self._serve_connection, listeners)
 
     async def _hold_office(self) -> str:
-        with trio.move_on_after(self._settings.init_limit_s) as patience:
+        with trio.move_on_after(self._settings.init_limit_s) as self._establishing:
             await self._establish()
-        if patience.cancelled_caught:
-            return "no quorum of followers took over this server's history in time"
+        if self._establishing.cancelled_caught:
+            return self._must_end or "no quorum of followers took over this server's history in time"
         self._serve()
         return await self._keep_leading()
 
@@ -216,9 +217,20 @@ class Leader:
             self._epoch_proposed.set()
 
     def _epoch_acked(self, server_id: int, theirs: Summary) -> None:
-        if self._agreement.acked(server_id, theirs):
+        try:
+            is_accepted = self._agreement.acked(server_id, theirs)
+        except PeerError:
+            self._give_up_if_hopeless()
+            raise
+        if is_accepted:
             self._epochs.enter(self._agreement.epoch)  # before anybody takes over our history
             self._epoch_accepted.set()
+
+    def _give_up_if_hopeless(self) -> None:
+        """An election finds a leader sooner than our patience ends."""
+        if self._agreement.is_hopeless:
+            self._must_end = "there is no quorum without servers that know more than this one"
+            self._establishing.cancel()
 
     def _new_leader_acked(self, server_id: int) -> None:
         self._synced.add(server_id)

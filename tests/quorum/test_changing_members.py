@@ -24,7 +24,7 @@ from quorum.packets import (
 )
 from quorum.reconfiguration import Departure
 from quorum.server_lines import Ensemble, config_text
-from tests.quorum.fake_replica import txn
+from tests.quorum.fake_replica import FakeReplica, txn, txns
 from tests.quorum.scripted_peers import (
     TICK_S,
     LeaderUnderTest,
@@ -230,6 +230,18 @@ async def test_a_new_leader_that_is_to_be_none_completes_it_and_goes(
     await pass_time(mock_clock, TICK_S / 2)
     assert ours.ended is not None
     assert ours.leader.successor is None
+
+
+async def test_a_leader_by_appointment_gives_way_to_one_who_knows_more(nursery: trio.Nursery) -> None:
+    """The old leader chose it by the acks it had; the other had logged more by then."""
+    two = members(1, 2, version=E1 + 2)
+    ours = LeaderUnderTest(nursery, FakeReplica(txns(E1 + 1, E1 + 2)), epochs=(1, 1), ensemble=two)
+    await ours.leads()
+    old_leader = await ours.joined_by(3, accepted=1, current=1, zxid=E1 + 9)
+    await ours.joined_by(1, accepted=1, current=1, zxid=E1 + 3)
+    assert ours.ended is not None
+    assert ours.leader.successor is None
+    assert old_leader.is_closed()
 
 
 # --- Learners. Server 2 leads.

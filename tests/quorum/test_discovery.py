@@ -101,6 +101,16 @@ def test_a_server_that_is_ahead_is_not_led(server: int, theirs: Summary) -> None
     assert agreeing.acked(4, MINE)
 
 
+def test_it_is_hopeless_once_those_who_are_ahead_leave_no_quorum() -> None:
+    """Of five, three must be left; who has no vote is not missed."""
+    agreeing = agreement()
+    agreeing.acked(ME, MINE)
+    for server, is_hopeless in ((7, False), (1, False), (2, False), (2, False), (4, True)):
+        with pytest.raises(PeerError, match="ahead"):
+            agreeing.acked(server, Summary(5, 0))
+        assert agreeing.is_hopeless is is_hopeless
+
+
 def test_a_later_epoch_outweighs_a_higher_zxid() -> None:
     """The zxid of a server that was cut off may be as high as it likes."""
     agreeing = agreement(mine=Summary(4, 0x300000001))

@@ -92,7 +92,7 @@ compat-kazoo: setup ## Kazoo's own test suite against this server
 
 .PHONY: compat-ensemble
 compat-ensemble: setup ## three and five servers: elections, kills, restarts under load, fail-over of clients
-	$(BIN)/python -m pytest $(addprefix compat-tests/,test_ensembles.py test_ensemble_words.py test_observer_masters.py test_read_only_mode.py) -m '' $(ARGS)
+	$(BIN)/python -m pytest $(addprefix compat-tests/,test_ensembles.py test_reconfig.py test_ensemble_words.py test_observer_masters.py test_read_only_mode.py) -m '' $(ARGS)
 
 .PHONY: compat-mixed
 compat-mixed: setup ## ensembles of this server and Apache's together, and migrating from one to the other

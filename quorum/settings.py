@@ -14,7 +14,6 @@ class PeerSettings:
     sync_limit_s: float  # between two signs of life
     connect_limit_s: float  # to connect alone: connectToLearnerMasterLimit, or initLimit
     data_bytes_max: int  # of a packet: jute.maxbuffer and what is allowed above it
-    reconfig_enabled: bool = False
     reconfig: ReconfigRules = attrs.field(factory=ReconfigRules)
     force_snapshot_sync: bool = False
     observer_delay_s: float = 0.2  # at most, before an observer that lost its leader looks for another

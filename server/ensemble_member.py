@@ -39,7 +39,6 @@ def peer_settings(config: ServerConfig) -> PeerSettings:
         sync_limit_s=config.sync_limit_ticks * tick_s,
         connect_limit_s=connect_ticks * tick_s,
         data_bytes_max=config.jute_maxbuffer_bytes + config.jute_extrasize_bytes,
-        reconfig_enabled=config.reconfig_enabled,
         reconfig=ReconfigRules(
             voters_min=2 if config.standalone_enabled else 1, multi_address=config.multi_address_enabled
         ),

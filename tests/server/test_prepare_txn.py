@@ -11,10 +11,11 @@ from jute.client_records import (
     CreateTtlRequest,
     DeleteRequest,
     Id,
+    ReconfigRequest,
     SetAclRequest,
     SetDataRequest,
 )
-from jute.errors import SessionExpired, UnknownSession
+from jute.errors import BadVersion, NoAuth, SessionExpired, UnknownSession
 from jute.opcodes import OpCode
 from jute.record import DecodeError, encode
 from server.acls import AccessRules, AuthIds
@@ -33,13 +34,15 @@ SESSION, OTHER = 7, 8
 class Bench:
     """A preparer, its tree, and transactions waiting between them."""
 
-    def __init__(self, tree: DataTree | None = None, **options: Any) -> None:
+    def __init__(
+        self, tree: DataTree | None = None, rules: AccessRules | None = None, **options: Any
+    ) -> None:
         self.tree = tree or DataTree(extended_types=True)
         self.tree.tracks_digest = True
         self.sessions = Sessions(2000, 1)
         for session_id in (SESSION, OTHER):
             self.sessions.open(session_id, 10_000, 0)
-        self.preparer = Preparer(self.tree, self.sessions, AccessRules(), **options)
+        self.preparer = Preparer(self.tree, self.sessions, rules or AccessRules(), **options)
         self.waiting: list[Txn] = []
 
     def ask(self, op: int, request: object, session: int = SESSION) -> Txn:
@@ -284,3 +287,42 @@ def test_without_digests_none_are_computed() -> None:
     bench = Bench(digests=False)
     assert bench.create("/a").digest is None
     bench.apply()
+
+
+# --- Reconfiguration: what may be asked for is decided elsewhere (tests/quorum/test_reconfiguration.py).
+
+
+def new_config(
+    joining: str | None, leaving: str | None, members: str | None, from_version: int, zxid: int
+) -> str:
+    if from_version != -1:
+        raise BadVersion
+    return f"{joining} {leaving} {members} {zxid}"
+
+
+def reconfigure(bench: Bench, from_version: int = -1) -> Txn:
+    return bench.ask(OpCode.RECONFIG, ReconfigRequest("a", None, "b", from_version))
+
+
+def test_a_reconfiguration_writes_the_config_node_and_is_answered_with_it() -> None:
+    """Its version stays -1, and no digest covers it."""
+    rules = AccessRules(skip_acl=True)
+    bench = Bench(rules=rules, reconfig_enabled=True, new_config=new_config)
+    digest = bench.preparer.digest
+    txn = reconfigure(bench)
+    assert (txn.type, txn.args) == (OpCode.RECONFIG, (b"/zookeeper/config", b"\0\0\0\x0aa None b 1", -1))
+    assert bench.preparer.digest == digest
+    assert decode_txn(txn.payload).args == txn.args
+    err, reply = apply_txn(bench.tree, txn)
+    assert err == 0
+    assert reply == bench.tree.bodies[b"/zookeeper/config"]
+    stat = stat_of(bench.tree, b"/zookeeper/config")
+    assert (stat.version, stat.mzxid, stat.mtime) == (-1, 1, 1000)
+
+
+def test_who_may_not_write_the_config_node_hears_so_last() -> None:
+    bench = Bench(reconfig_enabled=True, new_config=new_config)
+    assert reconfigure(bench).args == (NoAuth.code,)
+    assert reconfigure(bench, from_version=5).args == (BadVersion.code,)
+    bench.sessions.mark_closing(SESSION)
+    assert reconfigure(bench, from_version=5).args == (SessionExpired.code,)

@@ -160,6 +160,22 @@ def test_a_server_joins_and_its_vote_counts(kind: Kind) -> None:
         assert_all_equal(ensemble)
 
 
+def test_who_would_observe_follows_until_it_is_listed(kind: Kind) -> None:
+    """Its own configuration calls it an observer; the one in force does not know it."""
+    with changing([kind] * 3) as (ensemble, client):
+        fourth = ensemble.add(kind, is_observer=True)
+        ensemble.start(fourth)
+        wait_for_mode(ensemble, fourth, "follower")
+        config = reconfigure(client, joining=line_of(ensemble, fourth))
+        wait_for_mode(ensemble, fourth, "observer")
+        assert_all_know(ensemble, config)
+        ensemble.barrier(fourth)
+        reconfigure(client, leaving=str(fourth))
+        wait_for_mode(ensemble, fourth, "follower")  # without a vote
+        ensemble.barrier(fourth)
+        assert_all_equal(ensemble)
+
+
 def test_the_leader_is_removed_and_another_leads_without_delay(kind: Kind) -> None:
     with changing([kind] * 4, leader=4) as (ensemble, client):
         write(client, "/a", b"1")

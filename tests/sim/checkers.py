@@ -95,7 +95,11 @@ class SeenSession:
 
 
 class Checker:
-    def __init__(self, now: Callable[[], float], on_violation: Callable[[], None]) -> None:
+    """`has_local_sessions`: a session may be known to one server alone, so there is less to say of it."""
+
+    def __init__(
+        self, now: Callable[[], float], on_violation: Callable[[], None], *, has_local_sessions: bool = False
+    ) -> None:
         self.history = History()
         self.violations: list[str] = []
         self.acked_zxid = 0  # the highest of any acknowledged write
@@ -110,6 +114,7 @@ class Checker:
         self.is_disturbed = False
         self.applied_zxid: dict[str, int] = {}
         self._digest: int | None = None
+        self._has_local_sessions = has_local_sessions
         self._now = now
         self._on_violation = on_violation
 
@@ -187,6 +192,8 @@ class Checker:
             if session is not None and session.closed_zxid == entry.zxid and entry.header.cxid == 0:
                 self._check_expiry(entry, session.timeout_ms)
         elif not is_create and session_id and not entry.failure:
+            if session is None and self._has_local_sessions:
+                return
             if session is None:
                 self.note(f"0x{entry.zxid:x} is of session 0x{session_id:x}, which was never created")
             elif session.closed_zxid is not None:
@@ -249,6 +256,11 @@ class Checker:
         self.acked_count += 1
         return entry
 
+    def close_acknowledged(self, request: Request, zxid: int) -> None:
+        """A session known to one server alone ends without a transaction."""
+        if request.entry is not None or not self._has_local_sessions:
+            self.write_acknowledged(request, zxid, 0)
+
     def sync_answered(self, request: Request, zxid: int) -> None:
         if zxid >= request.floor:
             return
@@ -258,13 +270,14 @@ class Checker:
 
     def session_opened(self, client: str, session_id: int, timeout_ms: int, sent_at: float) -> None:
         record = self.history.sessions.get(session_id)
-        if record is None:
+        if record is None and not self._has_local_sessions:
             self.fail(f"{client} was given session 0x{session_id:x}, which is no part of the history")
+        created_zxid = 0 if record is None else record.created_zxid
         seen = self.seen_sessions.get(session_id)
-        if seen is None or seen.created_zxid != record.created_zxid:  # a clock set back may repeat an id
-            seen = self.seen_sessions[session_id] = SeenSession(
-                record.created_zxid, timeout_ms, client, sent_at
-            )
+        if (
+            seen is None or (seen.created_zxid or created_zxid) != created_zxid
+        ):  # a clock set back repeats ids
+            seen = self.seen_sessions[session_id] = SeenSession(created_zxid, timeout_ms, client, sent_at)
         if seen.client != client:
             self.fail(f"session 0x{session_id:x} of {seen.client} was given to {client}")
         seen.timeout_ms = timeout_ms
@@ -273,7 +286,7 @@ class Checker:
     def session_refused(self, session_id: int) -> None:
         """A client was told that its session is gone."""
         seen = self.seen_sessions.get(session_id)
-        if seen is None or seen.is_closing or self.is_disturbed:
+        if seen is None or seen.is_closing or self.is_disturbed or self._has_local_sessions:
             return
         timeout_s, silent_s = seen.timeout_ms / 1000, self._now() - seen.last_heard_at
         if self.disturbed_at < self._now() - 2 * timeout_s and silent_s < timeout_s:
@@ -291,9 +304,13 @@ class Checker:
     def check_end(self, now: float, slack_s: float) -> None:
         """Once all is quiet: sessions that nobody uses are gone, those in use are not."""
         for session_id, seen in self.seen_sessions.items():
-            record = self.history.sessions[session_id]
+            record = self.history.sessions.get(session_id)
             silent_s = now - seen.last_heard_at
-            if record.closed_zxid is None and silent_s > seen.timeout_ms / 1000 + slack_s:
+            if (
+                record is not None
+                and record.closed_zxid is None
+                and silent_s > seen.timeout_ms / 1000 + slack_s
+            ):
                 self.note(f"session 0x{session_id:x} lives on {silent_s:.1f} s after its client was heard")
 
     def check_tree(self, server: str, last_zxid: int, nodes: dict[str, Node], digest: int | None) -> None:

@@ -379,16 +379,18 @@ class Client:
             self._read_answered(request, zxid, err, body)
 
     def _write_answered(self, request: Request, zxid: int, err: int, body: bytes) -> None:
-        entry = self._checker.write_acknowledged(request, zxid, err)
-        self._counts["writes_acked" if not err else "writes_refused"] += 1
         if request.op == OpCode.CLOSE_SESSION and not err:
+            self._checker.close_acknowledged(request, zxid)
             self._counts["sessions_closed"] += 1
             self._new_session()
-        elif request.op == OpCode.RECONFIG:
-            self._counts["reconfigured" if not err else f"reconfig refused {err}"] += 1
-        elif err or request.op in (OpCode.DELETE, OpCode.MULTI):
             return
-        elif request.op == OpCode.CREATE:
+        entry = self._checker.write_acknowledged(request, zxid, err)
+        self._counts["writes_acked" if not err else "writes_refused"] += 1
+        if request.op == OpCode.RECONFIG:
+            self._counts["reconfigured" if not err else f"reconfig refused {err}"] += 1
+        if err or request.op in (OpCode.DELETE, OpCode.MULTI):
+            return
+        if request.op == OpCode.CREATE:
             assert isinstance(entry.record, CreateTxn)
             self._expect(request, zxid, decode(CreateResponse, body)[0], CreateResponse(entry.record.path))
         elif request.op == OpCode.SET_DATA:

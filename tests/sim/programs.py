@@ -22,6 +22,7 @@ from tests.sim.scenario import Scenario
 
 DATA_DIR = Path("/data")
 LOG_DIR = Path("/log")
+OBSERVER_MASTER_PORT = 2191
 _PREALLOCATED_BYTES = 16 * 1024
 _FRONT_LIMITS = FrontLimits(per_address_max=0)
 
@@ -47,6 +48,10 @@ def server_config(scenario: Scenario, my_id: int | None, members: Found) -> Serv
         ensemble=members.ensemble,
         dynamic_config_file=members.dynamic_file,
         reconfig_enabled=scenario.is_reconfigured,
+        leader_serves=scenario.leader_serves,
+        observer_master_port=OBSERVER_MASTER_PORT if scenario.has_observer_masters else 0,
+        local_sessions_enabled=scenario.has_local_sessions,
+        local_sessions_upgrading_enabled=scenario.has_local_sessions,
         skip_acl=scenario.is_reconfigured,
     )
 

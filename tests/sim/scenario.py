@@ -52,6 +52,9 @@ class Scenario:
     has_digests: bool
     observers_log: bool
     is_reconfigured: bool
+    leader_serves: bool
+    has_observer_masters: bool
+    has_local_sessions: bool
     delay_s: float
     jitter_s: float
     sync_s: tuple[float, float]
@@ -92,6 +95,10 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenari
         has_digests=chance.random() < 0.8,
         observers_log=chance.random() < 0.8,
         is_reconfigured=is_reconfigured,
+        leader_serves=not is_ensemble or chance.random() < 0.9,
+        has_observer_masters=chance.random() < 0.3,
+        # Ids of local sessions come from the wall clock, and a clock set back repeats them.
+        has_local_sessions=is_ensemble and "clock_step" not in faults and chance.random() < 0.2,
         delay_s=delay_s,
         jitter_s=delay_s * chance.choice((0.1, 1, 5)),
         sync_s=chance.choice(((0.0001, 0.0008), (0.0005, 0.01), (0.002, tick_ms / 10_000))),

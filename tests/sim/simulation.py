@@ -71,7 +71,7 @@ class Simulation:
         self._ended_at = 0.0
         self.counts: Counter[str] = Counter()
         self._everything: trio.CancelScope | None = None
-        self._checker = Checker(trio.current_time, self._stop)
+        self._checker = Checker(trio.current_time, self._stop, has_local_sessions=scenario.has_local_sessions)
 
     def _stop(self) -> None:
         if self._everything is not None:

@@ -21,6 +21,9 @@ UNDELETABLE: Final = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
 # Control characters, surrogates and private use, specials; everything beyond the basic plane would need
 # surrogates in Java and is therefore invalid too.
 _BAD_CHARACTER: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
+# As numbers: CPython takes five times as long to look for the bytes b"/" with `in`.
+_SLASH: Final = 0x2F
+_NUL: Final = 0
 _CONTROLS: Final = bytes([*range(0x20), 0x7F])
 _BAD_COMPONENT: Final = re.compile(rb"//|/\.\.?(/|\Z)")
 
@@ -38,7 +41,7 @@ def validate(path: bytes) -> None:
         return
     if path[-1:] == b"/":
         raise BadArguments("a path does not end with /")
-    if (b"//" in path or b"/." in path) and _BAD_COMPONENT.search(path):
+    if (path.find(b"//") >= 0 or path.find(b"/.") >= 0) and _BAD_COMPONENT.search(path):
         raise BadArguments("a path has no empty, '.' or '..' component")
     if path.isascii():
         has_bad = len(path.translate(None, _CONTROLS)) != len(path)
@@ -55,7 +58,7 @@ def parent_of(path: bytes) -> bytes:
 
 def split_for_write(path: bytes) -> bytes:
     """The parent of a path named in a write, before it is known to be valid."""
-    if b"/" not in path or b"\x00" in path:
+    if _SLASH not in path or _NUL in path:
         raise BadArguments("a path needs a / and no NUL character")
     return parent_of(path)
 
@@ -63,6 +66,6 @@ def split_for_write(path: bytes) -> bytes:
 def ancestors_or_self(path: bytes) -> Iterator[bytes]:
     """The path and everything above it, nearest first, ending with the root."""
     yield path
-    while path != ROOT and b"/" in path:
+    while path != ROOT and _SLASH in path:
         path = parent_of(path)
         yield path

@@ -172,7 +172,8 @@ class Preparer:
         self._begin(session, (), time_ms)
         owned = self._ephemerals_of(session)
         for path in owned:
-            self._remove(path, self._get(path))
+            parent_path = paths.parent_of(path)
+            self._remove(path, self._get(path), parent_path, self._get(parent_path))
         self._sessions.mark_closing(session)
         is_listed = self._lists_ephemerals and sum(map(len, owned)) <= _LISTED_BYTES_MAX
         return self._seal(cxid, CLOSE_SESSION, (owned if is_listed else None,))
@@ -309,7 +310,8 @@ class Preparer:
     def _delete(self, args: Any) -> Any:
         path, expected = args
         self._sessions.check(self._session)
-        parent = self._get(_deletable_parent(path))
+        parent_path = _deletable_parent(path)
+        parent = self._get(parent_path)
         if parent.acl is not OPEN_ACL:
             self._rules.check(parent.acl, Perms.DELETE, self._ids)
         node = self._get(path)
@@ -317,7 +319,7 @@ class Preparer:
         _next_version(version_of(node.body), expected)
         if node.children:
             raise NotEmpty
-        self._remove(path, node)
+        self._remove(path, node, parent_path, parent)
         return (path,)
 
     def _delete_container(self, args: Any) -> Any:
@@ -333,7 +335,7 @@ class Preparer:
         parent = self._get(parent_path)
         if self._session:
             self._rules.check(parent.acl, Perms.DELETE, self._ids)
-        self._remove(path, node)
+        self._remove(path, node, parent_path, parent)
         return (path,)
 
     def _reconfig(self, args: Any) -> Any:
@@ -468,11 +470,10 @@ class Preparer:
         node.creates, node.children = creates, children
         self._change(path, node, body)
 
-    def _remove(self, path: bytes, node: Change) -> None:
-        parent_path = paths.parent_of(path)
+    def _remove(self, path: bytes, node: Change, parent_path: bytes, parent: Change) -> None:
         self.digest -= node.digest
         self._put(path, Change(self.zxid, None, 0, 0, OPEN_ACL, 0, 0))
-        self._change_children(parent_path, self._get(parent_path), -1)
+        self._change_children(parent_path, parent, -1)
 
     def _hidden(self, owner: int) -> int:
         """The stored owner of a node whose Stat shows none."""
@@ -513,7 +514,7 @@ def _owner(type_: int, flags: int, ttl: int, session: int) -> int:
 
 
 def _next_version(current: int, expected: int) -> int:
-    if expected not in (-1, current):
+    if expected != -1 and expected != current:
         raise BadVersion
     return wrap32(current + 1)
 

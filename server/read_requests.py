@@ -91,11 +91,11 @@ def get_data(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
 def exists(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
     """The one read whose watch is set although the node is missing."""
     asked, watch = _path_and_watch(data, at, end)
-    if b"\x00" in asked:
-        raise BadArguments("a path has no NUL character")
     try:
         _, body = _readable(conn, asked)
     except NoNode:
+        if b"\x00" in asked:
+            raise BadArguments("a path has no NUL character") from None
         if watch:
             conn.pipeline.watches.watch_data(canonical(asked), conn)
         raise

@@ -14,13 +14,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from typing import get_args
 
 import attrs
 import click
 from differential_answers import Answer
-from differential_scenarios import AUDITOR, SLOTS, STILL, STILL_FLAGS, Profile, Scenario, profile_of
+from differential_scenarios import (
+    AUDITOR,
+    SLOTS,
+    STILL,
+    STILL_FLAGS,
+    Profile,
+    Scenario,
+    Through,
+    profile_of,
+)
 from differential_sides import Observation, Seen, Side
 from differential_steps import Connect, Probe, Request, Send, Step, requests_of, weight_of
+from zk_ensembles import prepare_ensemble
 from zk_reference import ReferenceUnavailable
 from zk_servers import HOST, SMALL_FLAGS, Kind, Server, as_zoo_cfg, prepare_server
 
@@ -71,6 +82,33 @@ class Run:
 
 
 @contextmanager
+def both_sides(profile: Profile, through: Through) -> Iterator[list[Side]]:
+    """The two servers, or a member of an ensemble of either kind."""
+    if through == "standalone":
+        with both_servers(profile) as sides:
+            yield sides
+        return
+    with ExitStack() as running:
+        sides = []
+        for kind in KINDS:
+            server = running.enter_context(member_of_ensemble(kind, profile, through))
+            sides.append(Side(HOST, server.port, [None] * (SLOTS + 1)))
+            running.callback(sides[-1].close)
+        yield sides
+
+
+@contextmanager
+def member_of_ensemble(kind: Kind, profile: Profile, through: Through) -> Iterator[Server]:
+    settings = as_zoo_cfg(STILL) + as_zoo_cfg(profile.settings)
+    members = {"leader": 3, "follower": 1, "observer": 4}
+    kinds = [kind] * max(3, members[through])
+    flags = (*SMALL_FLAGS, *STILL_FLAGS)
+    with prepare_ensemble(kinds, settings, observers=[members["observer"]], jvm_flags=flags) as ensemble:
+        ensemble.begin(members["leader"])
+        yield ensemble[members[through]]
+
+
+@contextmanager
 def both_servers(profile: Profile, *, may_end: bool = False) -> Iterator[list[Side]]:
     """The two servers, empty and configured alike; neither may end by itself, unless that is looked for."""
     with ExitStack() as running:
@@ -113,10 +151,10 @@ def _masked(step: Step, observed: Observation) -> Observation:
     return observed
 
 
-def run_seed(seed: int, operations: int) -> Run:
+def run_seed(seed: int, operations: int, through: Through = "standalone") -> Run:
     """Take random steps until there were enough operations or the servers differ; then compare the trees."""
-    scenario, run = Scenario(seed), Run(seed)
-    with both_servers(scenario.profile) as sides:
+    scenario, run = Scenario(seed, through), Run(seed)
+    with both_sides(scenario.profile, through) as sides:
         while run.difference is None and run.operations < operations:
             _take_next(run, scenario.next_step(), scenario, sides)
             run.operations += weight_of(run.steps[-1])
@@ -147,9 +185,9 @@ def _audit(run: Run, scenario: Scenario, sides: Sequence[Side]) -> None:
         run.audited_nodes += 1
 
 
-def replay(seed: int, steps: Sequence[Step]) -> Difference | None:
+def replay(seed: int, steps: Sequence[Step], through: Through) -> Difference | None:
     """The first difference that these steps bring out on fresh servers."""
-    with both_servers(profile_of(seed)) as sides:
+    with both_sides(profile_of(seed), through) as sides:
         for index, step in enumerate(steps):
             reference, triokeeper = take(step, sides)
             if reference != triokeeper:
@@ -157,26 +195,32 @@ def replay(seed: int, steps: Sequence[Step]) -> Difference | None:
     return None
 
 
-def shrink(seed: int, difference: Difference, steps: Sequence[Step]) -> tuple[list[Step], Difference]:
+def shrink(
+    seed: int, difference: Difference, steps: Sequence[Step], through: Through
+) -> tuple[list[Step], Difference]:
     """The fewest steps, of the fewest requests, that still show a difference."""
     kept, found = list(steps[: difference.index + 1]), difference
+    again = partial(replay, seed, through=through)
     size = len(kept)
     while size := size // 2:
         click.echo(f"{len(kept)} steps, leaving out {size} at a time", err=True)
-        kept, found = _smallest(seed, kept, found, partial(_without_steps, size))
+        kept, found = _smallest(again, kept, found, partial(_without_steps, size))
     click.echo(f"{len(kept)} steps, leaving out single requests", err=True)
-    return _smallest(seed, kept, found, _without_requests)
+    return _smallest(again, kept, found, _without_requests)
 
 
 def _smallest(
-    seed: int, steps: list[Step], found: Difference, variants: Callable[[list[Step]], list[list[Step]]]
+    replay_again: Callable[[list[Step]], Difference | None],
+    steps: list[Step],
+    found: Difference,
+    variants: Callable[[list[Step]], list[list[Step]]],
 ) -> tuple[list[Step], Difference]:
     """Follow the variants that still show a difference; `variants` makes all that leave out one thing, in
     order, so that after a success the next one to try stands at the same place.
     """
     at = 0
     while at < len(untried := variants(steps)):
-        again = replay(seed, untried[at])
+        again = replay_again(untried[at])
         if again is None:
             at += 1
         else:
@@ -217,9 +261,9 @@ def report(run: Run, seconds: float) -> None:
         click.echo(run.difference)
 
 
-def show_shrunk(run: Run) -> None:
+def show_shrunk(run: Run, through: Through) -> None:
     assert run.difference is not None
-    steps, difference = shrink(run.seed, run.difference, run.steps)
+    steps, difference = shrink(run.seed, run.difference, run.steps, through)
     click.echo(f"\n{len(steps)} steps are enough:")
     for step in steps:
         click.echo(describe(step))
@@ -234,20 +278,26 @@ def show_shrunk(run: Run) -> None:
     "--shrink", "shrinks", is_flag=True, help="After a difference, find the fewest steps that show it."
 )
 @click.option("--keep-going", is_flag=True, help="Go on with the next seed after a difference.")
-def main(seeds: int, seed: int | None, ops: int, shrinks: bool, keep_going: bool) -> None:
+@click.option(
+    "--through",
+    type=click.Choice(get_args(Through)),
+    default="standalone",
+    help="Compare single servers, or this member of ensembles.",
+)
+def main(seeds: int, seed: int | None, ops: int, shrinks: bool, keep_going: bool, through: Through) -> None:
     """Send the same random requests to Apache ZooKeeper and to Triokeeper, and compare all answers."""
     total = differences = 0
     for each in range(seeds) if seed is None else [seed]:
         started = time.monotonic()
         try:
-            run = run_seed(each, ops)
+            run = run_seed(each, ops, through)
         except ReferenceUnavailable as reason:
             raise click.ClickException(f"there is nothing to compare with: {reason}") from None
         report(run, time.monotonic() - started)
         total += run.operations
         differences += run.difference is not None
         if run.difference and shrinks:
-            show_shrunk(run)
+            show_shrunk(run, through)
         if run.difference and not keep_going:
             break
     click.echo(f"{total} operations compared, {differences} of the seeds differ")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 import attrs
-from differential_steps import Op, Request
+from differential_steps import READS, Op, Request
 from differential_values import LIMITS, NAMES, QUOTA, STATS, SUPER, WIDE_ID, Values
 from raw_client import (
     Text,
@@ -64,6 +64,7 @@ class Requests:
     values: Values
     has_ttl_nodes: bool
     quota_share: float
+    is_alone: bool = True  # the server: it is no member of an ensemble
     _xid: int = attrs.field(default=0, init=False)
 
     def draw(self) -> Request:
@@ -115,7 +116,7 @@ class Requests:
             (1, self._ping),
             (10, self._multi),
             (3, self._multi_read),
-            (1, self._reconfig),
+            (1 if self.is_alone else 0, self._reconfig),  # an ensemble shall stay as it is
             (5, self._add_watch),
             (5, self._check_or_remove_watches),
             (2, self._set_watches),
@@ -133,6 +134,8 @@ class Requests:
         roll = self.values.rng.random()
         if roll > 0.07 or draft.op in (Op.AUTH, Op.SASL) or len(draft.body) > _FRAME_BYTES_MAX // 2:
             return draft
+        if not self.is_alone and draft.op not in READS:
+            return draft  # a write that does not parse blocks all later ones in ensembles of the reference
         if roll > 0.04 and draft.body:
             size = self.values.rng.randrange(len(draft.body))
             return attrs.evolve(draft, body=draft.body[:size], text=f"{draft.text} cut to {size} bytes")
@@ -326,7 +329,8 @@ class Requests:
     # -- several in one
 
     def _multi(self) -> Draft:
-        self.values.is_careful = self.values.chance(0.5)
+        # At a learner of the reference one that does not parse takes a zxid: a known difference.
+        self.values.is_careful = self.values.chance(0.5) or not self.is_alone
         count = self.values.one_of((0, 1, 2, 2, 3, 3, 4, 6))
         drafts = [self._weighted(self._multi_makers()) for _ in range(count)]
         drafts = [draft for draft in drafts if WIDE_ID not in draft.body]
@@ -357,7 +361,9 @@ class Requests:
 
     def _create_container_in_multi(self) -> Draft:
         """Without the flags of an ephemeral: a known difference."""
-        return self._container(self.values.one_of((4, 4, 4, 0, 2, 5, 7)))
+        return self._container(
+            self.values.one_of((4, 4, 4, 0, 2, 5, 7) if self.is_alone else (4, 4, 4, 0, 2))
+        )
 
     def _create_ttl_in_multi(self) -> Draft:
         """Here a createTTL with other flags is an ordinary create, so any name will do for those."""
@@ -366,9 +372,8 @@ class Requests:
                 Op.CREATE_TTL, self.values.container_path(), self.values.one_of(_TTL_FLAGS), 1000
             )
         path = self.values.parent_path() + b"/" + self.values.one_of(NAMES)
-        return self._created(
-            Op.CREATE_TTL, path, self.values.one_of((0, 2, 4, 7)), self.values.one_of((-1, 0, 5))
-        )
+        flags = self.values.one_of((0, 2, 4, 7) if self.is_alone else (0, 2, 4))
+        return self._created(Op.CREATE_TTL, path, flags, self.values.one_of((-1, 0, 5)))
 
     def _check(self) -> Draft:
         path = self.values.path()

@@ -5,11 +5,12 @@ steps.
 """
 
 import random
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import attrs
 from differential_requests import Requests
 from differential_steps import (
+    READS,
     UNKNOWN_SESSION,
     Connect,
     Drop,
@@ -91,6 +92,10 @@ PROFILES: Final = (
 )
 
 
+# The servers whose answers are compared: one alone each, or this member of an ensemble of each kind.
+Through: TypeAlias = Literal["standalone", "leader", "follower", "observer"]
+
+
 def profile_of(seed: int) -> Profile:
     return PROFILES[seed % len(PROFILES)]
 
@@ -98,12 +103,15 @@ def profile_of(seed: int) -> Profile:
 class Scenario:
     """The steps of one seed, drawn one at a time because they depend on what the reference answered."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, through: Through = "standalone") -> None:
         self.profile = profile_of(seed)
+        self._is_alone = through == "standalone"
         self.world = World()
         rng = random.Random(f"differential {seed}")
         self._values = Values(rng, self.world)
-        self._requests = Requests(self._values, self.profile.has_ttl_nodes, self.profile.quota_share)
+        self._requests = Requests(
+            self._values, self.profile.has_ttl_nodes, self.profile.quota_share, self._is_alone
+        )
 
     def next_step(self) -> Step:
         values = self._values
@@ -143,14 +151,14 @@ class Scenario:
         racing = [request for request in requests if _races(request)]
         requests = [request for request in requests if request not in racing] + racing[:1]
         if not self.profile.has_write_bursts:
-            requests = [request for request in requests if request.op in _READS] or requests[:1]
+            requests = [request for request in requests if request.op in READS] or requests[:1]
         elif not racing and self._values.chance(0.08):
             requests.append(self._requests.numbered(Op.CLOSE_SESSION, b"", "closeSession()"))
         return Send(slot, tuple(requests))
 
     def _create_session(self) -> Request:
         timeout_ms = self._values.one_of((300_000, 400_000, 2**31 - 1))
-        size = self._values.one_of((4, 4, 3, 0))
+        size = self._values.one_of((4, 4, 3, 0)) if self._is_alone else 4
         text = f"createSession({timeout_ms}) in {size} bytes"
         return self._requests.numbered(Op.CREATE_SESSION, wire_int(timeout_ms)[:size], text)
 
@@ -227,26 +235,3 @@ def _races(request: Request) -> bool:
     is_half_ephemeral = request.op == Op.CREATE_CONTAINER and has_ephemeral_flags
     is_breakable = request.op == Op.MULTI and "ffffffff" in request.text
     return request.op == Op.SET_ACL or is_half_ephemeral or is_breakable
-
-
-_READS: Final = frozenset(
-    {
-        Op.EXISTS,
-        Op.GET_DATA,
-        Op.GET_ACL,
-        Op.GET_CHILDREN,
-        Op.GET_CHILDREN2,
-        Op.SYNC,
-        Op.PING,
-        Op.CHECK_WATCHES,
-        Op.REMOVE_WATCHES,
-        Op.MULTI_READ,
-        Op.SET_WATCHES,
-        Op.SET_WATCHES2,
-        Op.ADD_WATCH,
-        Op.GET_EPHEMERALS,
-        Op.GET_ALL_CHILDREN_NUMBER,
-        Op.WHO_AM_I,
-        Op.AUTH,
-    }
-)

@@ -51,6 +51,29 @@ class Op(IntEnum):
     CLOSE_SESSION = -11
 
 
+READS: Final = frozenset(
+    {
+        Op.EXISTS,
+        Op.GET_DATA,
+        Op.GET_ACL,
+        Op.GET_CHILDREN,
+        Op.GET_CHILDREN2,
+        Op.SYNC,
+        Op.PING,
+        Op.CHECK_WATCHES,
+        Op.REMOVE_WATCHES,
+        Op.MULTI_READ,
+        Op.SET_WATCHES,
+        Op.SET_WATCHES2,
+        Op.ADD_WATCH,
+        Op.GET_EPHEMERALS,
+        Op.GET_ALL_CHILDREN_NUMBER,
+        Op.WHO_AM_I,
+        Op.AUTH,
+    }
+)
+
+
 @attrs.frozen
 class Request:
     """One request: `body` is what is sent, `text` what it means, `subject` the node it is about, if one."""

@@ -6,7 +6,7 @@ These are short runs; `make compat-differential` makes the long one.
 import pytest
 from differential import both_servers, run_seed, take
 from differential_answers import Answer
-from differential_scenarios import PROFILES
+from differential_scenarios import PROFILES, Through
 from differential_sides import Seen
 from differential_steps import Connect, Hello, Request, Send
 from differential_table import DIES, INTENDED, IntendedDifference
@@ -28,6 +28,15 @@ def _reference() -> None:
 def test_random_requests_are_answered_alike(seed: int) -> None:
     """The same conversation with both servers gives the same replies, events and tree."""
     run = run_seed(seed, OPERATIONS)
+    assert run.difference is None, str(run.difference)
+
+
+@pytest.mark.parametrize(
+    "through", ["follower", *(pytest.param(each, marks=pytest.mark.long) for each in ("leader", "observer"))]
+)
+def test_members_of_ensembles_answer_alike(through: Through) -> None:
+    """The same of three servers of each kind: what goes by way of the leader comes back the same."""
+    run = run_seed(SEEDS[0], OPERATIONS, through)
     assert run.difference is None, str(run.difference)
 
 

@@ -31,12 +31,12 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 WAIT_SECONDS_MAX = 20.0
 
 
-def free_base_port() -> int:
-    """For one member; below the range that outgoing connections get their ports from."""
+def free_base_port(members: int) -> int:
+    """Below the range that outgoing connections get their ports from."""
     while True:
         base = secrets.choice(range(10_000, 28_000))
         try:
-            refuse_taken_ports(plan_members(1, 0, base, Path()))
+            refuse_taken_ports(plan_members(members, 0, base, Path()))
         except DevError:
             continue
         return base
@@ -102,12 +102,12 @@ async def test_a_command_is_answered(line: str, answer: list[str], tmp_path: Pat
     assert await ensemble.execute(line) == answer
 
 
-# -- the whole program, with one member
+# -- the whole program
 
 
 @attrs.define
 class Dev:
-    """`triokeeper dev` as a process, with a single server."""
+    """`triokeeper dev` as a process."""
 
     process: subprocess.Popen[str]
     folder: Path
@@ -127,9 +127,10 @@ class Dev:
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[Dev]:
+def started(folder: Path, servers: int = 1, observers: int = 0) -> Iterator[Dev]:
     program = "from server.cli import main; main()"
-    options = ["--servers", "1", "--base-port", str(free_base_port()), "--data", str(folder)]
+    numbers = {"servers": servers, "observers": observers, "base-port": free_base_port(servers + observers)}
+    options = [f"--data={folder}", *(f"--{name}={number}" for name, number in numbers.items())]
     process = subprocess.Popen(
         [sys.executable, "-c", program, "dev", *options],
         stdin=subprocess.PIPE,
@@ -180,6 +181,20 @@ def test_members_are_killed_and_started_on_request(tmp_path: Path) -> None:
         assert dev.process.wait(WAIT_SECONDS_MAX) == 0
         assert not is_alive(last)
     assert (tmp_path / "server.1" / "data" / "version-2").is_dir()
+
+
+def test_an_ensemble_goes_on_without_its_leader(tmp_path: Path) -> None:
+    with started(tmp_path, servers=3, observers=1) as dev:
+        leader = int(dev.hear(r"^server (\d) .* leader ")[1])
+        dev.hear(r"^server 4 .* observer ")
+        dev.hear(r"^connect to: (127\.0\.0\.1:\d+,){3}127\.0\.0\.1:\d+$")
+        dev.say(f"kill {leader}")
+        dev.say(f"start {leader}")
+        dev.hear(rf"^server {leader} .* follower ")
+        dev.say("leader")
+        assert int(dev.hear(r"^server (\d) .* leader ")[1]) != leader
+        dev.say("quit")
+        assert dev.process.wait(WAIT_SECONDS_MAX) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -145,22 +145,22 @@ class Machine:
             except BaseException as failure:
                 if not self.is_up:
                     return  # whatever a dying process says
-                if not isinstance(failure, Exception):
-                    raise
-                self._stopped(failure)
+                reasons = [leaf for leaf in _leaves(failure) if not isinstance(leaf, trio.Cancelled)]
+                if not reasons:
+                    raise  # the simulation is over
+                self._stopped(failure, reasons)
                 return
         if self.is_up:
             self.checker.note(f"{self.name} ended by itself")
             self._cut_off(with_machine=False)
 
-    def _stopped(self, failure: Exception) -> None:
+    def _stopped(self, failure: BaseException, reasons: list[BaseException]) -> None:
         """A server may stop by itself for one reason: its disk."""
-        leaves = list(_leaves(failure))
-        self._trace(self.name, f"stops: {leaves}")
-        is_disk = all(isinstance(leaf, OSError | StorageError) for leaf in leaves)
+        self._trace(self.name, f"stops: {reasons}")
+        is_disk = all(isinstance(reason, OSError | StorageError) for reason in reasons)
         if not (is_disk and self.disk.faults_met):
             text = "".join(traceback.format_exception(failure))
-            self.checker.note(f"{self.name} stops: {leaves}\n{text}")
+            self.checker.note(f"{self.name} stops: {reasons}\n{text}")
         self.counts["stopped_by_disk"] += 1
         self._cut_off(with_machine=False)
 

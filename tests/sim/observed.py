@@ -13,7 +13,7 @@ from jute.client_records import GetDataResponse
 from jute.record import decode
 from server.replica import Replica
 from server.standalone import Standalone
-from tests.sim.checkers import Checker
+from tests.sim.checkers import STANDALONE_EPOCH, Checker
 from tests.sim.machines import Machine
 from tests.sim.model import Node
 from tests.sim.virtual_time import PROCESS
@@ -44,7 +44,7 @@ def observed(machines: dict[str, Machine], checker: Checker) -> Iterator[None]:
         return original(replica, epoch, proposer)
 
     def order(original: Callable[..., Any], replica: Replica) -> Any:
-        begins_to_order(replica, 0)
+        begins_to_order(replica, STANDALONE_EPOCH)
         return original(replica)
 
     def begins_to_order(replica: Replica, epoch: int) -> None:

@@ -8,24 +8,24 @@ import pytest
 
 from tests.sim.run import run_seed
 
-MINUTES = 0.4
+MINUTES = 0.25
 
 
-@pytest.mark.parametrize("seed", range(1, 13))
+@pytest.mark.parametrize("seed", range(1, 11))
 def test_ensemble(seed: int) -> None:
     """Servers under faults keep every promise that the checkers know of."""
     report = run_seed(seed, minutes=MINUTES, is_ensemble=True)
     assert not report.violations, f"to see it again: make sim SEED={seed} MINUTES={MINUTES}"
 
 
-@pytest.mark.parametrize("seed", range(1, 7))
+@pytest.mark.parametrize("seed", range(1, 6))
 def test_standalone(seed: int) -> None:
     """So does a server alone."""
     report = run_seed(seed, minutes=MINUTES, is_ensemble=False)
     assert not report.violations, f"to see it again: make sim SEED={seed} MINUTES={MINUTES} STANDALONE=1"
 
 
-@pytest.mark.parametrize("seed", [1, 7])
+@pytest.mark.parametrize("seed", [7])
 def test_the_same_seed_gives_the_same_run_in_every_process(seed: int) -> None:
     """Whatever Python hashes strings to."""
     command = (

@@ -50,6 +50,7 @@ _SESSION = Struct(">qi")
 _VALIDITY = Struct(">q?")
 _NONE = _INT.pack(-1)
 _IDS_MAX: Final = 10_000
+_REMEMBERED_BYTES_MAX: Final = 4096
 
 
 def packet(type_: int, zxid: int, data: bytes | None = None) -> bytes:
@@ -186,13 +187,31 @@ def read_packet(buffer: bytes, at: int, data_bytes_max: int) -> tuple[Packet, in
 
 
 def _read_ids(buffer: bytes, at: int, count: int) -> tuple[AuthIds, int]:
+    """Every request of a client carries the same: what is new is only where they end."""
     if not 0 <= count <= _IDS_MAX:
         raise DecodeError(f"a packet lists {count} ids")
+    start, size = at, len(buffer)
+    for _ in range(2 * count):  # a scheme and an id each
+        if at + _INT.size > size:
+            raise Truncated("an id")
+        (length,) = _INT.unpack_from(buffer, at)
+        at += _INT.size + max(length, 0)
+    if at > size:
+        raise Truncated("an id")
+    decode_ids = _decode_ids_once if at - start <= _REMEMBERED_BYTES_MAX else _decode_ids
+    return decode_ids(buffer[start:at], count), at
+
+
+def _decode_ids(data: bytes, count: int) -> AuthIds:
     ids: list[tuple[str, str]] = []
+    at = 0
     for _ in range(count):
-        id_, at = decode(Id, buffer, at)
+        id_, at = decode(Id, data, at)
         ids.append((id_.scheme or "", id_.id or ""))
-    return tuple(ids), at
+    return tuple(ids)
+
+
+_decode_ids_once = lru_cache(maxsize=1024)(_decode_ids)
 
 
 def read_packets(buffer: bytes, data_bytes_max: int) -> tuple[list[Packet], int]:

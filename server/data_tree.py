@@ -517,8 +517,8 @@ class DataTree:
 
         A node that is gone at its turn is left out with everything below it, even if it comes back: a child
         must not stand in a snapshot without its parent, and the log, replayed over the snapshot, creates
-        both. Only the children of one node are listed at once: to list a million paths would hold up everyone.
-        A node whose ACL appeared after snapshot_acls is closed to everyone until the log brings that
+        both. Only the children of one node are listed at once: to list a million paths would hold up all
+        clients. A node whose ACL appeared after snapshot_acls is closed to everyone until the log brings that
         ACL: Apache does not start from a snapshot that names an ACL it does not hold.
         """
         ids = {acl: number for number, acl in numbered_acls}

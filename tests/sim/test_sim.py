@@ -43,3 +43,10 @@ def test_the_same_seed_gives_the_same_run_in_every_process(seed: int) -> None:
         for hash_seed in (1, 2)
     }
     assert len(fingerprints) == 1
+
+
+@pytest.mark.parametrize("plant", ["commit-out-of-order", "touches-ignored", "watch-fires-twice"])
+def test_a_planted_bug_is_noticed(plant: str) -> None:
+    """Within a few seeds, for bugs that show soon; `make sim PLANT=...` tries the others."""
+    reports = (run_seed(seed, minutes=MINUTES, is_ensemble=True, plant=plant) for seed in range(1, 8))
+    assert any(report.violations for report in reports)

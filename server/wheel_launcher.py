@@ -1,8 +1,8 @@
 """What the installed command runs; the wheel carries this file as `triokeeper/__init__.py`.
 
-The wheel holds jute, persistence and server inside its own folder, so that a project with packages of these
-names keeps them. Only the server's own process puts that folder first on its path, and there ours come first
-even when PYTHONPATH points at such a project.
+The wheel holds jute, persistence, quorum and server inside its own folder, so that a project with packages of
+these names keeps them. Only the server's own process puts that folder first on its path, and there ours come
+first even when PYTHONPATH points at such a project.
 """
 
 import os

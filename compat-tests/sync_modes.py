@@ -30,7 +30,7 @@ _LEARNER_SAYS: Mapping[Kind, dict[str, SyncMode]] = {
         "Getting a snapshot from leader": "SNAP",
         "Truncating log to get in sync with the leader": "TRUNC",
     },
-    "triokeeper": {f"synchronising mode={mode} ": mode for mode in _MODES},
+    "triokeeper": {rf"synchronising leader=.* mode={mode}\b": mode for mode in _MODES},
 }
 
 
@@ -44,9 +44,13 @@ def told_mode(leader: Server, learner: Server, learner_id: int, since: tuple[int
 
 
 def _told_by_learner(text: str, kind: Kind) -> SyncMode:
-    places = {text.rfind(words): mode for words, mode in _LEARNER_SAYS[kind].items()}
-    assert max(places) >= 0, f"the learner says nothing:\n{text[-3000:]}"
-    return places[max(places)]
+    told = {
+        found.start(): mode
+        for pattern, mode in _LEARNER_SAYS[kind].items()
+        for found in re.finditer(pattern, text)
+    }
+    assert told, f"the learner says nothing:\n{text[-3000:]}"
+    return told[max(told)]
 
 
 def _told_by_apache_leader(text: str, learner_id: int) -> SyncMode:

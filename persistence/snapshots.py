@@ -34,7 +34,7 @@ RETAIN_COUNT_MIN = 3
 
 _WRITE_BYTES = 256 << 10
 # Every write is synced at once: the log's own syncs have to wait behind it. With 8 MB the slowest hundredth
-# of the answers took 6 to 14 times as long while a snapshot was written, with this less than twice.
+# of the answers took 6 to 14 times as long while a snapshot was written, with this two to three times.
 _SYNC_EVERY_BYTES = _WRITE_BYTES
 _SIZE_MIN = 10
 

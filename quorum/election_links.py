@@ -368,14 +368,14 @@ async def _send_all(peer: _Peer, stream: trio.abc.Stream, scope: trio.CancelScop
     try:
         if peer.waiting is None and peer.last_sent is not None:
             await stream.send_all(frame(peer.last_sent))
-        while True:
-            if peer.waiting is None:
+        while peer.link is scope:  # else a newer connection says what there is to say
+            message, peer.waiting = peer.waiting, None
+            if message is None:
                 peer.has_news = trio.Event()
                 await peer.has_news.wait()
-            message, peer.waiting = peer.waiting, None
-            assert message is not None
-            peer.last_sent = message
-            await stream.send_all(frame(message))
+            else:
+                peer.last_sent = message
+                await stream.send_all(frame(message))
     except _BROKEN:
         scope.cancel()
 

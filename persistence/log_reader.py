@@ -39,13 +39,15 @@ def logs_holding(files: Sequence[LogFile], zxid: int) -> list[LogFile]:
 def scan(
     disk: Disk, file: LogFile, scanner: EntryScanner, *, end: int | None = None
 ) -> Iterator[tuple[int, list[bytes]]]:
-    """Feed a file to `scanner` and yield, chunk by chunk, the bytes read and the payloads found.
+    """Feed a file to `scanner` from where it stands; yield, chunk by chunk, bytes read and payloads found.
 
     `end` is where to stop in a file that is still being written.
     """
-    with closing(disk.open(file.path)) as source:
-        check_header(source.read(len(FILE_HEADER)), file)
-        left = (disk.size(file.path) if end is None else end) - len(FILE_HEADER)
+    start = scanner.offset
+    with closing(disk.open(file.path, 0 if start == len(FILE_HEADER) else start)) as source:
+        if start == len(FILE_HEADER):
+            check_header(source.read(start), file)
+        left = (disk.size(file.path) if end is None else end) - start
         while left > 0 and scanner.end is None and (chunk := source.read(min(left, READ_CHUNK_BYTES))):
             left -= len(chunk)
             yield len(chunk), scanner.feed(chunk)
@@ -71,7 +73,7 @@ class Tail:
 
 
 class LogReader:
-    """All payloads with a zxid above `after`, in rising order, each once.
+    """All payloads with a zxid above `after`, in rising order, each once; in the first file from `start` on.
 
     Once exhausted, `last_zxid` is that of the newest entry (or `after`), and `tail` tells where the last
     file's entries end; what lies beyond is for the caller to judge. `live_end`, if given, is how much of the
@@ -84,6 +86,7 @@ class LogReader:
         files: Sequence[LogFile],
         *,
         after: int,
+        start: int = len(FILE_HEADER),
         live_end: int | None = None,
         on_read: Callable[[int], None] = lambda bytes_read: None,
     ) -> None:
@@ -91,6 +94,7 @@ class LogReader:
         self.tail: Tail | None = None
         self._disk = disk
         self._files = files
+        self._start = start
         self._live_end = live_end
         self._on_read = on_read
 
@@ -98,7 +102,7 @@ class LogReader:
         previous: LogFile | None = None
         for file in self._files:
             is_last = file is self._files[-1]
-            scanner = EntryScanner()
+            scanner = EntryScanner(len(FILE_HEADER) if previous is not None else self._start)
             yield from self._read_file(file, scanner, previous, self._live_end if is_last else None)
             if is_last:
                 self.tail = Tail(file, scanner.offset)

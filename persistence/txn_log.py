@@ -132,14 +132,27 @@ class TxnLog:
         self.roll()
 
     def read_from(self, zxid: int) -> Iterator[bytes]:
-        """All durable payloads with this zxid or a later one. Reaches back only as far as the files do."""
+        """All durable payloads with this zxid or a later one, what becomes durable meanwhile included.
+
+        Reaches back only as far as the files do.
+        """
+        after, start = zxid - 1, len(FILE_HEADER)
+        while True:
+            reader = self._reader(zxid, after, start)
+            yield from reader
+            if reader.last_zxid == after or reader.tail is None:
+                return
+            zxid, after, start = reader.tail.file.zxid, reader.last_zxid, reader.tail.offset
+
+    def _reader(self, zxid: int, after: int, start: int) -> LogReader:
+        """Of all that is durable now: above `after`, from `start` on in the file that can hold `zxid`."""
         durable = self._durable
         files = logs_holding(list_logs(self._disk, self._directory), zxid)
         live_end = None
         if durable is not None:
             newest, live_end = durable
             files = [file for file in files if file.zxid <= newest.zxid]
-        return iter(LogReader(self._disk, files, after=zxid - 1, live_end=live_end))
+        return LogReader(self._disk, files, after=after, start=start, live_end=live_end)
 
     def truncate_after(self, zxid: int) -> int | None:
         """Remove every entry above `zxid`, durably; return the last zxid still in the log, if any.

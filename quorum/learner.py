@@ -229,9 +229,8 @@ class Learning:
 
     async def _synchronise(self, link: LearnerLink) -> None:
         """Until UPTODATE: our history is the leader's, on disk, and acknowledged."""
-        settings = self._settings
         self.phase, self._sync_started_at = "synchronization", trio.current_time()
-        with patience(settings.init_limit_s):
+        with patience(self._settings.init_limit_s):
             mode, zxid, _, _ = await link.receive()
         self._sync_mode = _MODES.get(mode, str(mode))
         self.phase = f"synchronization - {self._sync_mode.lower()}"
@@ -247,8 +246,7 @@ class Learning:
         is_new_leader = False
         leaders_config: Ensemble | None = None
         while True:
-            with patience(settings.init_limit_s):
-                type_, zxid, data, _ = await link.receive()
+            type_, zxid, data, _ = await self._next_packet(link)
             type_, data, designated = _without_activation(type_, data)
             if type_ in (PROPOSAL, INFORM):
                 self._check_next(zxid)
@@ -273,6 +271,15 @@ class Learning:
                 self._activate(leaders_config, None)
                 self._leave_if_we_must()
                 return
+
+    async def _next_packet(self, link: LearnerLink) -> Packet:
+        """Before we wait for more, what came is on disk: one sync for all of it, and if the disk is slow the
+        leader has to wait, not our memory to grow."""
+        while (received := link.next_packet()) is None:
+            await self._replica.log_drained()
+            with patience(self._settings.init_limit_s):
+                await link.receive_more()
+        return received
 
     async def _begin(self, link: LearnerLink, mode: int, zxid: int) -> None:
         if mode == DIFF:
@@ -326,7 +333,6 @@ class Learning:
             return  # it was in the snapshot that was sent
         if mode != SNAP and self._logs:
             self._replica.log(payload)
-            self._replica.flush_log()
         elif mode != SNAP:
             self._replica.leave_unlogged()
         self._replica.apply(payload)

@@ -37,7 +37,7 @@ class LearnerLink:
         self._received = b""
         self._at = 0  # what lies before is done with: cutting it off for each packet would copy all the rest
         self._queue: list[bytes] = []
-        self._queued_bytes = 0
+        self.queued_bytes = 0
         self._direct = _same_socket(stream)
         self._is_sending = False
         self._wake = trio.lowlevel.ParkingLot()
@@ -49,16 +49,24 @@ class LearnerLink:
 
     async def receive(self) -> Packet:
         """The next packet. Nothing behind it is looked at: after SNAP that is not a packet."""
-        while True:
-            try:
-                packet, self._at = read_packet(self._received, self._at, self._data_bytes_max)
-            except Truncated:
-                self._received = self._rest()
-                self._received += await self._receive_some()
-            except DecodeError as failure:
-                raise PeerError(str(failure)) from failure
-            else:
-                return packet
+        while (packet := self.next_packet()) is None:
+            await self.receive_more()
+        return packet
+
+    def next_packet(self) -> Packet | None:
+        """The next packet if all of it has arrived, without waiting."""
+        try:
+            packet, self._at = read_packet(self._received, self._at, self._data_bytes_max)
+        except Truncated:
+            return None
+        except DecodeError as failure:
+            raise PeerError(str(failure)) from failure
+        return packet
+
+    async def receive_more(self) -> None:
+        """Wait until something arrives."""
+        self._received = self._rest()
+        self._received += await self._receive_some()
 
     async def receive_batch(self) -> list[Packet]:
         """At least one packet, and all that are there with it."""
@@ -70,7 +78,7 @@ class LearnerLink:
                 raise PeerError(str(failure)) from failure
             if packets:
                 return packets
-            self._received += await self._receive_some()
+            await self.receive_more()
 
     async def receive_raw(self) -> bytes:
         """Bytes that are not packets: part of a snapshot."""
@@ -100,9 +108,9 @@ class LearnerLink:
     def send(self, data: bytes) -> None:
         """Queue a packet, or several in one; `flush` must follow."""
         self._queue.append(data)
-        self._queued_bytes += len(data)
-        if self._queued_bytes > self._queued_bytes_max:
-            self.abort(f"{self._queued_bytes} bytes wait to be taken")
+        self.queued_bytes += len(data)
+        if self.queued_bytes > self._queued_bytes_max:
+            self.abort(f"{self.queued_bytes} bytes wait to be taken")
 
     def flush(self) -> None:
         """Let what is queued leave: at once as far as the socket takes it, the rest by the task."""
@@ -122,7 +130,7 @@ class LearnerLink:
         except OSError:  # it would block; or the connection broke, which the task will find out
             sent = 0
         self._queue = [data[sent:]] if sent < len(data) else []
-        self._queued_bytes = len(data) - sent
+        self.queued_bytes = len(data) - sent
 
     async def send_now(self, data: bytes) -> None:
         """Send ahead of the queue, whose task must not be running."""
@@ -137,7 +145,7 @@ class LearnerLink:
             if not self._is_flush_wanted:
                 await self._wake.park()
             self._is_flush_wanted = False
-            queued, self._queue, self._queued_bytes = self._queue, [], 0
+            queued, self._queue, self.queued_bytes = self._queue, [], 0
             self._is_sending = True
             await self.send_now(b"".join(queued))
             self._is_sending = False

@@ -126,7 +126,8 @@ class Leader:
         self._epochs = epochs
         self._stats = stats or PeerStats()
         self._stats.proposal_sizes.reset()
-        self._sync = LearnerSync(settings, replica, offload, self._stats)
+        self._serving = trio.Event()
+        self._sync = LearnerSync(settings, replica, offload, self._stats, self._serving.is_set)
         self._on_established = on_established
         self.learners: dict[int, Learner] = {}
         self._tick = 0
@@ -139,7 +140,6 @@ class Leader:
         self._epoch_accepted = trio.Event()
         self._synced: set[int] = set()  # who has acked NEWLEADER
         self._quorum_synced = trio.Event()
-        self._serving = trio.Event()
         self._must_end: str | None = None
         self._establishing = trio.CancelScope()
         self._ends_now = trio.Event()  # we must end, and there is nothing to wait for

@@ -6,9 +6,9 @@ The leader does it for all learners, a follower that is an observer master for i
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 
 import structlog
+import trio
 
 from jute.zxid import format_zxid
 from persistence.errors import CorruptLog, StorageError
@@ -24,8 +24,14 @@ from quorum.synchronization import Plan, SyncMode, plan_by_walking, plan_from_me
 
 log = structlog.get_logger()
 
-_READ_AHEAD_TXNS = 256  # of the log on disk, for a learner far behind
 _QUEUED_BYTES_MAX = 1 << 20  # of what it missed: the queue is for what is new
+
+# Our clients come first: while a tree is made and sent as fast as a learner takes it, their slowest answers
+# take more than twice as long. So it is sent so much at a time, with a pause behind it; but without a pause
+# once this much of what is new waits for it, or a busy ensemble would never let it in.
+_BURST_BYTES = 64 << 10
+_PAUSE_S = 0.002
+_WAITING_BYTES_CALM = 16 << 20
 
 # Called in one step with the last look at our history: queue what is committed behind the zxid, and from then
 # on everything new.
@@ -35,11 +41,19 @@ BeginForwarding = Callable[[int], None]
 class LearnerSync:
     """`bring_up_to_date` sends most of what is missing; the rest is queued on the link when it returns."""
 
-    def __init__(self, settings: PeerSettings, replica: Replica, offload: Offload, stats: PeerStats) -> None:
+    def __init__(
+        self,
+        settings: PeerSettings,
+        replica: Replica,
+        offload: Offload,
+        stats: PeerStats,
+        has_clients: Callable[[], bool],
+    ) -> None:
         self._settings = settings
         self._replica = replica
         self._offload = offload
         self._stats = stats
+        self._has_clients = has_clients
         self._under_way = Counter[bool]()  # synchronisations, by whether they are a snapshot
         self._unreadable_before = 0  # the log is of no use to whoever has less
 
@@ -93,8 +107,17 @@ class LearnerSync:
         pieces = self._replica.snapshot_stream()
         begin_forwarding(zxid)
         await self._send_now(link, packet(SNAP, zxid))
+        burst_bytes = 0
         for piece in pieces:
             await self._send_now(link, piece)
+            burst_bytes += len(piece)
+            if burst_bytes >= _BURST_BYTES:
+                burst_bytes = 0
+                await self._let_clients_go_first(link)
+
+    async def _let_clients_go_first(self, link: LearnerLink) -> None:
+        if self._has_clients() and link.queued_bytes < _WAITING_BYTES_CALM:
+            await trio.sleep(_PAUSE_S)
 
     async def _plan_from_disk(self, peer_zxid: int) -> Plan:
         last = self._replica.last_zxid
@@ -156,16 +179,32 @@ class LearnerSync:
         keeps."""
         payloads = await self._offload(self._replica.logged_after, after)
         while payloads is not None and not self._memory_reaches(after):
-            batch = await self._offload(list, islice(payloads, _READ_AHEAD_TXNS))
-            if not batch:
+            burst = await self._offload(_next_burst, payloads)
+            if not burst:
                 break
-            committed, after = _gapless(after, batch, self._replica.last_zxid)
-            await self._send_now(link, b"".join(map(committed_proposal, committed)))
+            committed, after = _gapless(after, burst, self._replica.last_zxid)
+            packets = b"".join(map(committed_proposal, committed))
+            await self._send_now(link, packets)
+            if after < zxid_of(burst[-1]):
+                break  # not all of it is committed yet
+            if len(packets) >= _BURST_BYTES:
+                await self._let_clients_go_first(link)
         return after
 
     def _memory_reaches(self, after: int) -> bool:
         committed = self._replica.committed_log
         return after >= self._replica.last_zxid or (len(committed) > 0 and committed.first_zxid <= after)
+
+
+def _next_burst(payloads: Iterator[bytes]) -> list[bytes]:
+    burst: list[bytes] = []
+    size = 0
+    for payload in payloads:
+        burst.append(payload)
+        size += len(payload)
+        if size >= _BURST_BYTES:
+            break
+    return burst
 
 
 def _opening(plan: Plan) -> bytes:

@@ -120,7 +120,7 @@ class ObserverMaster:
         self._membership = membership
         self._network = network
         self._replica = replica
-        self._sync = LearnerSync(settings, replica, offload, stats or PeerStats())
+        self._sync = LearnerSync(settings, replica, offload, stats or PeerStats(), _always)
         self._relay = relay
         self._epoch = epoch
         self.observers: dict[int, Observer] = {}
@@ -314,3 +314,8 @@ def masters_to_try(observer_id: int, leader: int, ensemble: Ensemble, random: Ra
     followers = [ensemble.members[sid] for sid in sorted(ensemble.voters - {observer_id, leader})]
     first = random.randrange(len(followers)) if followers else 0
     return followers[first:] + followers[:first]
+
+
+def _always() -> bool:
+    """A follower serves clients as long as it serves observers."""
+    return True

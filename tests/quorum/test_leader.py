@@ -397,6 +397,69 @@ async def test_a_learner_far_behind_catches_up_with_a_leader_in_a_hurry(nursery:
     assert not first.is_closed()
 
 
+async def test_clients_go_before_a_learner_that_gets_the_tree(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """So much at a time, and a pause behind it; before anybody is served, all at once."""
+    history = [txn(E1 + n, body=bytes(70_000)) for n in range(1, 4)]
+    ours = LeaderUnderTest(nursery, FakeReplica(history), epochs=(1, 1))
+    await ours.leads()
+    first = await ours.joined_by(1, accepted=1, current=1)
+    assert first.heard() == packet(SNAP, E1 + 3) + stream_of(history) + new_leader(2)
+    await first.say(packet(ACK, E2))
+    third = await ours.joined_by(3, accepted=1, current=1)
+    heard = [third.heard()]
+    while not heard[-1].endswith(new_leader(2)):
+        await pass_time(mock_clock, 0.002)
+        heard.append(third.heard())
+    assert len(heard) == 4
+    assert b"".join(heard) == packet(SNAP, E2) + stream_of(history) + new_leader(2)
+
+
+async def test_a_learner_that_gets_the_tree_goes_first_where_much_waits_for_it(nursery: trio.Nursery) -> None:
+    """Or what is written meanwhile would grow faster than it catches up."""
+    history = [txn(E1 + n, body=bytes(70_000)) for n in range(1, 4)]
+    ours = LeaderUnderTest(nursery, FakeReplica(history), epochs=(1, 1))
+    await ours.leads()
+    await ours.followed_by(1, epoch=2, accepted=1, current=1, zxid=E1 + 3)
+    for _ in range(17):
+        await ours.propose(bytes(1 << 20))
+    third = await ours.joined_by(3, accepted=1, current=1)
+    assert third.heard().endswith(new_leader(2))
+
+
+async def test_clients_go_before_a_learner_that_missed_much(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    history = [txn(E1 + n, body=bytes(70_000)) for n in range(1, 5)]
+    ours = LeaderUnderTest(nursery, FakeReplica(history, commit_log_count=1), epochs=(1, 1))
+    await ours.leads()
+    await ours.followed_by(1, epoch=2, accepted=1, current=1, zxid=E1 + 4)
+    third = await ours.joined_by(3, accepted=1, current=1, zxid=E1 + 1)
+    heard = []
+    while "NEWLEADER 2/0" not in heard:
+        heard += [*show(third.heard()), "..."]
+        await pass_time(mock_clock, 0.002)
+    assert " ".join(heard) == (
+        "DIFF 2/0 PROPOSAL 1/2 COMMIT 1/2 ... PROPOSAL 1/3 COMMIT 1/3 ... "
+        "PROPOSAL 1/4 COMMIT 1/4 ... NEWLEADER 2/0 ..."
+    )
+
+
+async def test_what_is_not_committed_yet_is_not_sent_from_disk(nursery: trio.Nursery) -> None:
+    """It is in the log before it is committed: it follows as a proposal, once."""
+    ours = LeaderUnderTest(nursery, FakeReplica(txns(E1 + 1, E1 + 9), commit_log_count=2), epochs=(1, 1))
+    await ours.leads()
+    await ours.followed_by(1, epoch=2, accepted=1, current=1, zxid=E1 + 9)
+    await ours.propose(b"body")
+    third = await ours.joined_by(3, accepted=1, current=1, zxid=E1 + 4)
+    assert show(third.heard())[1:] == [
+        *(f"{type_} 1/{n}" for n in range(5, 10) for type_ in ("PROPOSAL", "COMMIT")),
+        "PROPOSAL 2/1",
+        "NEWLEADER 2/0",
+    ]
+
+
 async def test_a_learner_gets_the_tree_where_the_log_has_a_hole(nursery: trio.Nursery) -> None:
     """It is not sent away again and again: some versions of Apache left gaps in the logs of followers."""
     holed = [payload for payload in txns(E1 + 1, E1 + 9) if payload != txn(E1 + 6)]

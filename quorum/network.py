@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
+import attrs
 import trio
 
 
@@ -20,17 +21,28 @@ class Network(Protocol):
         ...
 
 
+@attrs.frozen
 class RealNetwork:
     """TCP. Trio's streams send without delay (TCP_NODELAY), as all of these protocols want."""
 
+    keeps_alive: bool = False  # tcpKeepAlive, which Apache heeds on the election port alone
+
     async def listen(self, host: str | None, port: int) -> Sequence[trio.abc.Listener[trio.abc.Stream]]:
-        return await trio.open_tcp_listeners(port, host=host)
+        listeners = await trio.open_tcp_listeners(port, host=host)
+        for listener in listeners:  # what is accepted inherits it
+            self._keep_alive(listener.socket)
+        return listeners
 
     async def dial(self, host: str, port: int) -> trio.abc.Stream:
         try:
-            return await trio.open_tcp_stream(host, port)
+            stream = await trio.open_tcp_stream(host, port)
         except OSError as failure:
             raise _first_cause(failure) from None
+        self._keep_alive(stream.socket)
+        return stream
+
+    def _keep_alive(self, sock: trio.socket.SocketType) -> None:
+        sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, self.keeps_alive)
 
 
 def _first_cause(failure: OSError) -> OSError:

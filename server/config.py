@@ -22,6 +22,7 @@ from server.config_values import (
     lenient_float,
     lenient_int,
     lenient_long,
+    lenient_natural,
     strict_int,
     strict_int_or_unset,
     true_only,
@@ -125,11 +126,6 @@ class ServerConfig:
     fsync_warning_ms: int = prop(
         "fsync.warningthresholdms", lenient_long, 1000, or_property="fsync.warningthresholdms"
     )
-    flush_delay_ms: int = prop("flushDelay", lenient_long, 0)
-    max_write_queue_poll_ms: int = prop(
-        "maxWriteQueuePollTime", lenient_long, from_self(lambda self: self.flush_delay_ms // 3)
-    )
-    max_batch_size: int = prop("maxBatchSize", lenient_int, 1000)
     snapshot_compression: Literal["", "gz", "snappy"] = prop(
         "snapshot.compression.method", compression_method, ""
     )
@@ -208,13 +204,15 @@ class ServerConfig:
     observer_election_delay_ms: int = prop("observer.election.DelayMs", lenient_long, 200)
     quorum_listen_on_all_ips: bool = native_bool("quorumListenOnAllIPs", False)
     tcp_keepalive: bool = prop("tcpKeepAlive", true_only, False)
-    follower_nodelay: bool = bare("follower.nodelay", true_only, True)
-    leader_nodelay: bool = bare("leader.nodelay", true_only, True)
-    cnx_timeout_ms: int = prop("cnxTimeout", lenient_int, 5000)
+    cnx_timeout_ms: int = prop("cnxTimeout", lenient_natural, 5000)  # 0: no limit
     quorum_cnxn_timeout_ms: int = prop("quorumCnxnTimeoutMs", lenient_int, -1)  # -1: syncLimit ticks
-    election_port_bind_retry: int = prop("electionPortBindRetry", lenient_int, 3)  # 0: for ever
-    election_notification_min_ms: int = prop("fastleader.minNotificationInterval", lenient_int, 200)
-    election_notification_max_ms: int = prop("fastleader.maxNotificationInterval", lenient_int, 60_000)
+    election_port_bind_retry: int = prop("electionPortBindRetry", lenient_natural, 3)  # 0: for ever
+    election_notification_min_ms: int = prop(
+        "fastleader.minNotificationInterval", lenient_int, 200, minimum=1
+    )
+    election_notification_max_ms: int = prop(
+        "fastleader.maxNotificationInterval", lenient_int, 60_000, minimum=1
+    )
     leader_max_concurrent_snap_syncs: int = prop("leader.maxConcurrentSnapSyncs", lenient_int, 10)
     leader_max_concurrent_diff_syncs: int = prop("leader.maxConcurrentDiffSyncs", lenient_int, 100)
     leader_max_ms_to_wait_for_epoch: int = prop("leader.maxTimeToWaitForEpoch", lenient_int, -1)  # -1: off

@@ -99,7 +99,7 @@ def _load(sources: Sources, raw_text: str) -> LoadedConfig:
         *sources.notes,
         *notes_on_keys(sources.values),
         *notes_on_flags(flags.properties, flags.jvm_only, flags.unread),
-        *notes_on_unserved(config, sources.entries),
+        *notes_on_unserved(config, sources.entries, fields),
     ]
     return LoadedConfig(
         config=config,

@@ -44,7 +44,7 @@ JVM_TUNING_KEYS = frozenset(
     learner.asyncSending learner.closeSocketAsync leader.closeSocketAsync leader.ackLoggingFrequency
     forward_learner_requests_to_commit_processor_disabled follower.skipLearnerRequestToNextProcessor
     leaderConnectDelayDuringRetryMs nio.numSelectorThreads nio.numWorkerThreads nio.directBufferBytes
-    nio.shutdownTimeout""".split()
+    nio.shutdownTimeout flushDelay maxBatchSize maxWriteQueuePollTime""".split()
 )
 JVM_TUNING_PREFIXES = ("commitProcessor.", "jmx.", "messageTracker.", "netty.", "pathStats.", "watcherClean")
 LOGGING_PROPERTIES = frozenset(
@@ -74,6 +74,18 @@ MISNAMED_KEYS = {
     "advancedFlowControlEnabled": "netty.advancedFlowControl.enabled",
     "outstandingHandshake.limit": "netty.server.outstandingHandshake.limit",
 }
+# Fields that nothing acts on, though they would have an effect of their own in the original.
+UNSERVED_FIELDS = (
+    "eager_acl_check_enabled",
+    "ensemble_auth_names",
+    "leader_max_concurrent_diff_syncs",
+    "leader_max_concurrent_snap_syncs",
+    "multi_address_check_timeout_ms",
+    "request_stale_connection_check",
+    "request_stale_latency_check",
+    "request_throttle_drop_stale",
+    "request_throttle_stall_ms",
+)
 KERBEROS_KEYS = ("kerberos.", "kinit", "security.auth_to_local", "audit.impl.class")
 
 _PROPERTY_KEYS = {s.key for s in SETTINGS.values() if s.origin is Origin.PROPERTY}
@@ -154,10 +166,12 @@ def notes_on_flags(
 
 
 def _is_known_property(name: str) -> bool:
-    return name in _PROPERTIES or name.startswith("zookeeper.")
+    if name in _PROPERTIES:
+        return True
+    return name.startswith("zookeeper.") and not _is_jvm_tuning(name.removeprefix("zookeeper."))
 
 
-def notes_on_unserved(config: ServerConfig, keys: Iterable[str]) -> list[Note]:
+def notes_on_unserved(config: ServerConfig, keys: Iterable[str], set_fields: Iterable[str]) -> list[Note]:
     """One warning for each feature that the configuration asks for and this version does not have."""
     wanted = {
         f"TLS on secureClientPort={config.secure_client_port}": config.secure_client_port is not None,
@@ -171,6 +185,7 @@ def notes_on_unserved(config: ServerConfig, keys: Iterable[str]) -> list[Note]:
         and config.multi_address_enabled
         and config.multi_address_check_enabled,
         "leader.maxTimeToWaitForEpoch": config.is_distributed and config.leader_max_ms_to_wait_for_epoch >= 0,
+        **{SETTINGS[name].key: True for name in UNSERVED_FIELDS if name in set_fields},
     }
     notes = [
         Note("warning", f"{feature} is not served by this version") for feature in wanted if wanted[feature]

@@ -47,6 +47,13 @@ def lenient_int(text: str) -> int:
     return decode_integer(text)
 
 
+def lenient_natural(text: str) -> int:
+    number = decode_integer(text)
+    if number < 0:
+        raise BadValue(f"{number} is below zero", "write 0 or more")
+    return number
+
+
 def lenient_long(text: str) -> int:
     return decode_integer(text, LONG_BITS)
 

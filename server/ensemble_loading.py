@@ -4,6 +4,7 @@ From the server lines of zoo.cfg or of the dynamic file it names, and the number
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -14,6 +15,7 @@ from quorum.server_lines import (
     Ensemble,
     Member,
     Role,
+    bracketed,
     is_membership_key,
     read_ensemble,
 )
@@ -121,6 +123,19 @@ def _check_members(config: ServerConfig, sources: Sources) -> None:
         sources.warn("No server failure will be tolerated. You need at least 3 servers.")
     elif participants and participants % 2 == 0:
         sources.warn("Non-optimal configuration, consider an odd number of servers.")
+    for one, other, endpoint in _shared_endpoints(config.ensemble):
+        sources.warn(f"server.{one} and server.{other} are both at {endpoint}; one of them is wrong")
+
+
+def _shared_endpoints(ensemble: Ensemble) -> Iterator[tuple[int, int, str]]:
+    """Addresses that several server lines name, which is what copying a line and not all of it leads to."""
+    owners: dict[tuple[str, int], int] = {}
+    for member in ensemble.members.values():
+        for address in member.addresses:
+            for port in (address.quorum_port, address.election_port):
+                owner = owners.setdefault((address.host, port), member.server_id)
+                if owner != member.server_id:
+                    yield owner, member.server_id, f"{bracketed(address.host)}:{port}"
 
 
 def _check_distributed(config: ServerConfig, sources: Sources) -> None:
@@ -129,6 +144,13 @@ def _check_distributed(config: ServerConfig, sources: Sources) -> None:
         raise sources.error("initLimit is not set", "add a line initLimit=10 (ticks)")
     if config.sync_limit_ticks == 0:
         raise sources.error("syncLimit is not set", "add a line syncLimit=5 (ticks)")
+    for key, ticks in (
+        ("initLimit", config.init_limit_ticks),
+        ("syncLimit", config.sync_limit_ticks),
+        ("connectToLearnerMasterLimit", config.connect_to_learner_master_limit_ticks),
+    ):
+        if ticks < 0:
+            raise sources.error(f"{key} must be above zero", f"write ticks, such as {key}=10", key)
     if config.my_id is None:
         raise sources.error("myid file is missing", f"write this server's number to {my_id_file}")
     if config.my_id not in config.ensemble.members:

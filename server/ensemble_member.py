@@ -3,6 +3,7 @@
 The tasks are those of replica.py, and beside them `run`: elections, and one role after the other.
 """
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def election_settings(config: ServerConfig) -> ElectionSettings:
             resend_max_ms=config.election_notification_max_ms,
         ),
         links=LinkSettings(
-            connect_timeout_s=config.cnx_timeout_ms / 1000,
+            connect_timeout_s=config.cnx_timeout_ms / 1000 or math.inf,
             initiation_timeout_s=initiation_ms / 1000,
             bind_tries_max=config.election_port_bind_retry,
             listens_on_all=config.quorum_listen_on_all_ips,

@@ -96,7 +96,11 @@ async def _serve(loaded: LoadedConfig) -> None:
             from server.ensemble_member import EnsembleMember  # a standalone server starts without
 
             member = EnsembleMember.open(
-                config, world, RealNetwork(), config_path=loaded.path, progress=loading_progress()
+                config,
+                world,
+                RealNetwork(config.tcp_keepalive),
+                config_path=loaded.path,
+                progress=loading_progress(),
             )
             member.on_client_address = partial(_move_clients, member.replica)
             await _run(member.replica, listener, member.standing, member.run)

@@ -1,5 +1,6 @@
 """What a zoo.cfg, -D flags and the files beside it mean."""
 
+import ast
 from contextlib import suppress
 from pathlib import Path
 
@@ -8,11 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import server.config
 from quorum.server_lines import Address, ClientAddress, Member, Role
 from server.config import FOUR_LETTER_WORDS, ServerConfig
 from server.config_error import ConfigError
 from server.config_loading import load_config, load_direct_form
-from server.config_notes import SETTINGS
+from server.config_notes import SETTINGS, UNSERVED_FIELDS
 from tests.server.zoo_cfg_files import config_from, load_text, messages, write_zoo_cfg
 
 SYNTAX = [
@@ -113,7 +115,6 @@ VALUES = [
     ("admin.enableServer=false", "admin_enabled", False),
     ("snapshot.compression.method=gz", "snapshot_compression", "gz"),
     ("snapshot.compression.method=zstd", "snapshot_compression", ""),
-    ("flushDelay=30", "max_write_queue_poll_ms", 10),
     ("connection_throttle_drop_increase=0.5", "connection_throttle_drop_increase", 0.5),
     ("superUser=bob\nsuperUser.2=eve\nsuperUsers=x", "super_users", frozenset({"bob", "eve"})),
     ("enforce.auth.enabled=true\nenforce.auth.schemes=digest,ip", "enforce_auth_schemes", ("digest", "ip")),
@@ -216,6 +217,14 @@ NOTES = [
     ("audit.enable=true", "The audit log (audit.enable) is not served by this version"),
     ("admin.serverPort=9090", "AdminServer (HTTP) is not served by this version"),
     ("metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", "Metrics provider org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider is not served by this version"),
+    ("leader.maxConcurrentSnapSyncs=1", "leader.maxConcurrentSnapSyncs is not served by this version"),
+    ("leader.maxConcurrentDiffSyncs=1", "leader.maxConcurrentDiffSyncs is not served by this version"),
+    ("multiAddress.reachabilityCheckTimeoutMs=5", "multiAddress.reachabilityCheckTimeoutMs is not served by this version"),
+    ("enableEagerACLCheck=true", "enableEagerACLCheck is not served by this version"),
+    ("cnxTimeout=-1", "cnxTimeout=-1: -1 is below zero, so the default counts; write 0 or more"),
+    ("electionPortBindRetry=-1", "electionPortBindRetry=-1: -1 is below zero, so the default counts; write 0 or more"),
+    ("fastleader.minNotificationInterval=0", "Invalid fastleader.minNotificationInterval: 0. Defaulting to 1"),
+    ("fastleader.maxNotificationInterval=0", "Invalid fastleader.maxNotificationInterval: 0. Defaulting to 1"),
     ("kerberos.removeHostFromPrincipal=true", "kerberos.removeHostFromPrincipal is not served by this version"),
 ]  # fmt: skip
 
@@ -246,6 +255,45 @@ def test_tuning_of_a_jvm_is_accepted_with_one_note_for_keys_and_one_for_flags(tm
         "JVM flags accepted and not needed: -Xmx1g -XX:+UseG1GC -Dcom.sun.management.jmxremote.port",
     ]
     assert messages(loaded, "warning") == ["-Dzookeeper.tickTime has no effect: set tickTime in zoo.cfg"]
+
+
+def test_what_tunes_a_jvm_or_is_not_served_is_named_where_a_flag_sets_it_too(tmp_path: Path) -> None:
+    flags = "-Dzookeeper.leader.maxConcurrentSnapSyncs=1 -Dzookeeper.flushDelay=5 -Dleader.nodelay=false"
+
+    loaded = load_text(tmp_path, "", {"JVMFLAGS": flags})
+
+    (accepted,) = (note for note in messages(loaded, "info") if "accepted" in note)
+    assert accepted == "JVM flags accepted and not needed: -Dleader.nodelay -Dzookeeper.flushDelay"
+    assert messages(loaded, "warning") == ["leader.maxConcurrentSnapSyncs is not served by this version"]
+
+
+# Settings of features that are refused or named as a whole: TLS, SASL and the AdminServer.
+OF_UNSERVED_FEATURES = {
+    "allow_sasl_failed_clients",
+    "client_cert_reload",
+    "fips_mode",
+    "ip_auth_uses_forwarded_for",
+    "quorum_learner_login_context",
+    "quorum_server_login_context",
+    "quorum_service_principal",
+    "sasl_super_password",
+    "session_require_sasl",
+    "ssl_quorum_reload_cert_files",
+    "x509_super_user",
+}
+
+
+def test_every_setting_is_acted_on_or_named_in_the_log() -> None:
+    sources = [file for file in Path(server.config.__file__).parent.glob("*.py") if file.name != "config.py"]
+    read = {
+        node.attr
+        for file in sources
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+    passed_over = SETTINGS.keys() - read - set(UNSERVED_FIELDS) - OF_UNSERVED_FEATURES
+
+    assert {name for name in passed_over if not name.startswith("admin_")} == set()
 
 
 def test_the_log_opens_as_the_original_does(tmp_path: Path) -> None:
@@ -345,6 +393,15 @@ def test_server_lines_are_read_in_the_order_of_their_ids(tmp_path: Path) -> None
     ]
     assert (config.client_port_address, config.client_port) == ("::1", 2181)
     assert str(config.ensemble.members[10]) == "[fe80::1]:2888:3888:participant;[::1]:2181"
+
+
+def test_two_servers_at_one_address_are_warned_of(tmp_path: Path) -> None:
+    lines = "server.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=b:2889:3888\n"
+    file = write_zoo_cfg(tmp_path, f"dataDir=DIR/data\ninitLimit=5\nsyncLimit=2\n{lines}", my_id="1")
+
+    warnings = messages(load_config(file, {}), "warning")
+
+    assert warnings == ["server.2 and server.3 are both at b:3888; one of them is wrong"]
 
 
 def test_the_client_port_of_zoo_cfg_fills_an_own_line_without_one(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Whole members of an ensemble, on a network and disks in memory and in virtual time: what operators see."""
 
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from trio.testing import MockClock
 from jute.opcodes import OpCode
 from quorum.server_lines import read_ensemble
 from server.config import ServerConfig
-from server.ensemble_member import EnsembleMember, peer_settings
+from server.ensemble_member import EnsembleMember, election_settings, peer_settings
 from server.metrics import MetricsReader
 from server.server_stats import ServerStats
 from server.standing import Standing
@@ -214,6 +215,12 @@ async def test_a_member_alone_may_serve_readers_until_it_is_not(autojump_clock: 
         members.start(2)
         await trio.sleep(30)
         assert {members.standing(1).mode, members.standing(2).mode} == {"leader", "follower"}
+
+
+def test_no_time_limit_to_connect_is_no_limit() -> None:
+    """As for a socket of Java; taken for zero seconds, nobody could be reached."""
+    settings = election_settings(ServerConfig(data_dir=Path("/data"), cnx_timeout_ms=0))
+    assert settings.links.connect_timeout_s == math.inf
 
 
 async def test_every_transition_is_one_line(autojump_clock: MockClock) -> None:

@@ -27,7 +27,7 @@ from jute.framing import FrameBuffer, FrameError, frame
 from jute.quorum_records import Initiation, decode_initiation, encode_initiation
 from jute.record import DecodeError, Truncated
 from quorum.errors import CannotListen, PeerError
-from quorum.network import Network
+from quorum.network import Network, address_of
 from quorum.server_lines import Address, Ensemble, bracketed, host_and_ports
 from quorum.setting_text import BadValue, port_number
 
@@ -40,6 +40,7 @@ STRANGERS_MAX = 256  # connected servers that no configuration lists
 # after we dialled has crossed our dial: it is answered already.
 KNOCK_PATIENCE_S = 0.1
 BIND_RETRY_S = 1
+BIND_REMEDY = "Stop whatever uses the port, or correct the server line, or myid"
 ANONYMOUS_OBSERVER = (1 << 63) - 1  # what observers of long ago called themselves
 WILDCARDS = ("0.0.0.0", "::")
 CHUNK_BYTES = 65_536
@@ -232,14 +233,19 @@ class ElectionLinks:
 
     async def _bind(self) -> list[trio.abc.Listener[trio.abc.Stream]]:
         tries = 0
+        told = ""
         while True:
             try:
                 return await self._bind_all()
             except OSError as error:
                 tries += 1
-                log.error("election_port_not_bound", reason=str(error), tries=tries)
+                where = ", ".join(f"{bracketed(host)}:{port}" for host, port in self._endpoints(self._my_id))
+                problem = f"cannot listen on the election port {where} (server.{self._my_id}): {error}"
                 if tries == self._settings.bind_tries_max:
-                    raise CannotListen(f"cannot listen on the election port: {error}") from error
+                    raise CannotListen(f"{problem}. {BIND_REMEDY}") from error
+                if problem != told:  # it may be tried for ever
+                    log.error("election_port_not_bound", reason=problem, remedy=BIND_REMEDY)
+                told = problem
             await trio.sleep(BIND_RETRY_S)
 
     async def _bind_all(self) -> list[trio.abc.Listener[trio.abc.Stream]]:
@@ -260,7 +266,7 @@ class ElectionLinks:
         return listeners
 
     async def _accept(self, stream: trio.abc.Stream) -> None:
-        address = _address_of(stream)
+        address = address_of(stream)
         try:
             initiation, rest = await self._read_initiation(stream)
             await self._admit(initiation, stream, rest)
@@ -326,7 +332,7 @@ class ElectionLinks:
         scope = peer.link = trio.CancelScope()
         peer.called_from = ()
         peer.failure = None
-        log.info("election_link_up", server=peer.sid, address=_address_of(stream))
+        log.info("election_link_up", server=peer.sid, address=address_of(stream))
         try:
             with scope:
                 async with trio.open_nursery() as nursery:
@@ -360,7 +366,7 @@ class ElectionLinks:
         except (FrameError, *_BROKEN) as error:
             reason = str(error) or "it broke"
         if peer.link is scope:
-            log.info("election_link_lost", server=peer.sid, address=_address_of(stream), reason=reason)
+            log.info("election_link_lost", server=peer.sid, address=address_of(stream), reason=reason)
         scope.cancel()
 
 
@@ -410,16 +416,6 @@ def _read_endpoints(addresses: Iterable[str]) -> list[Endpoint]:
         if parts[0] not in WILDCARDS:
             endpoints.append((parts[0], port_number(parts[1])))
     return endpoints
-
-
-def _address_of(stream: trio.abc.Stream) -> str:
-    if not isinstance(stream, trio.SocketStream):
-        return "unknown"
-    try:
-        host, port, *_ = stream.socket.getpeername()
-    except OSError:
-        return "gone"
-    return f"{bracketed(host)}:{port}"
 
 
 async def _close(stream: trio.abc.Stream) -> None:

@@ -27,7 +27,7 @@ from quorum.errors import PeerError
 from quorum.learner_links import LearnerLink, first_reason, ms_since, patience
 from quorum.learner_sync import LearnerSync, committed_proposal
 from quorum.membership import Membership
-from quorum.network import Network
+from quorum.network import Network, address_of
 from quorum.packets import (
     ACK,
     ACKEPOCH,
@@ -159,7 +159,8 @@ class Leader:
             listeners = await self._listen()
         except OSError as failure:
             await trio.sleep(self._settings.tick_s)
-            return f"cannot listen for learners: {failure}"
+            lines = ", ".join(map(str, self._membership.me.addresses))
+            return f"cannot listen for learners (server.{self._my_id}={lines}): {failure}"
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._accept, listeners)
             reason = await self._hold_office()
@@ -463,6 +464,7 @@ class Leader:
     # -- one learner
 
     async def _serve_connection(self, stream: trio.abc.Stream) -> None:
+        address = address_of(stream)
         link = LearnerLink(stream, data_bytes_max=self._settings.data_bytes_max)
         learner: Learner | None = None
         try:
@@ -473,7 +475,7 @@ class Leader:
                 raise PeerError(link.abort_reason)
         except* (PeerError, DecodeError) as failures:
             server = None if learner is None else learner.server_id
-            log.warning("learner_gone", server=server, reason=first_reason(failures))
+            log.warning("learner_gone", server=server, address=address, reason=first_reason(failures))
         finally:
             if learner is not None:
                 self._forget(learner)
@@ -543,6 +545,7 @@ class Leader:
                 "learner_synced",
                 server=learner.server_id,
                 observer=learner.is_observer,
+                **({} if learner.server_id in self._membership.committed.members else {"listed": False}),
                 mode=mode.value,
                 took_ms=ms_since(started_at),
             )

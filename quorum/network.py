@@ -10,6 +10,8 @@ from typing import Protocol
 import attrs
 import trio
 
+from quorum.server_lines import bracketed
+
 
 class Network(Protocol):
     async def listen(self, host: str | None, port: int) -> Sequence[trio.abc.Listener[trio.abc.Stream]]:
@@ -43,6 +45,17 @@ class RealNetwork:
 
     def _keep_alive(self, sock: trio.socket.SocketType) -> None:
         sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, self.keeps_alive)
+
+
+def address_of(stream: trio.abc.Stream) -> str:
+    """Where the other end is, for people to read."""
+    if not isinstance(stream, trio.SocketStream):
+        return "unknown"
+    try:
+        host, port, *_ = stream.socket.getpeername()
+    except OSError:
+        return "gone"
+    return f"{bracketed(host)}:{port}"
 
 
 def _first_cause(failure: OSError) -> OSError:

@@ -25,7 +25,7 @@ from quorum.errors import PeerError
 from quorum.learner_links import LearnerLink, first_reason, ms_since, patience
 from quorum.learner_sync import LearnerSync, committed_proposal
 from quorum.membership import Membership
-from quorum.network import Network
+from quorum.network import Network, address_of
 from quorum.packets import (
     ACK,
     ACKEPOCH,
@@ -194,6 +194,7 @@ class ObserverMaster:
     # -- one observer
 
     async def _serve_connection(self, stream: trio.abc.Stream) -> None:
+        address = address_of(stream)
         settings = self._settings
         link = LearnerLink(
             stream,
@@ -209,7 +210,7 @@ class ObserverMaster:
                 raise PeerError(link.abort_reason)
         except* (PeerError, DecodeError) as failures:
             server = None if observer is None else observer.server_id
-            log.warning("observer_gone", server=server, reason=first_reason(failures))
+            log.warning("observer_gone", server=server, address=address, reason=first_reason(failures))
         finally:
             if observer is not None:
                 self._forget(observer)

@@ -351,7 +351,9 @@ async def test_a_port_in_use_is_tried_three_times(autojump_clock: MockClock) -> 
     await two.listen_as(ADDRESS_2)
     with pytest.raises(ExceptionGroup) as caught:
         await two.links.run()
-    assert caught.group_contains(CannotListen, match="in use")
+    address = f"{ADDRESS_2[0]}:{ADDRESS_2[1]}"
+    wording = f"election port {address} \\(server.2\\): .* in use.*correct the server line, or myid"
+    assert caught.group_contains(CannotListen, match=wording)
     assert trio.current_time() == 2
 
 

@@ -5,7 +5,7 @@ from socket import SO_KEEPALIVE, SOL_SOCKET
 import pytest
 import trio
 
-from quorum.network import RealNetwork
+from quorum.network import RealNetwork, address_of
 
 
 @pytest.mark.parametrize("is_wanted", [False, True])
@@ -21,3 +21,4 @@ async def test_both_ends_are_kept_alive_where_that_is_wanted(is_wanted: bool) ->
         for stream in (dialled, accepted):
             assert isinstance(stream, trio.SocketStream)
             assert bool(stream.socket.getsockopt(SOL_SOCKET, SO_KEEPALIVE)) is is_wanted
+        assert address_of(dialled) == f"127.0.0.1:{port}"

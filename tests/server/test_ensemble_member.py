@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from jute.opcodes import OpCode
-from quorum.server_lines import read_ensemble
+from quorum.server_lines import Ensemble, read_ensemble
 from server.config import ServerConfig
 from server.ensemble_member import EnsembleMember, election_settings, peer_settings
 from server.metrics import MetricsReader
@@ -53,6 +53,7 @@ class Members:
 
     nursery: trio.Nursery
     settings: dict[str, Any]
+    listed: Ensemble = ENSEMBLE
     network: MemoryNetwork = attrs.field(factory=MemoryNetwork)
     by_id: dict[int, EnsembleMember] = attrs.field(factory=dict)
     scopes: dict[int, trio.CancelScope] = attrs.field(factory=dict)
@@ -64,7 +65,7 @@ class Members:
                 client_port=2181,
                 preallocate_bytes=0,
                 my_id=my_id,
-                ensemble=ENSEMBLE,
+                ensemble=self.listed,
                 init_limit_ticks=10,
                 sync_limit_ticks=5,
                 **self.settings,
@@ -215,6 +216,33 @@ async def test_a_member_alone_may_serve_readers_until_it_is_not(autojump_clock: 
         members.start(2)
         await trio.sleep(30)
         assert {members.standing(1).mode, members.standing(2).mode} == {"leader", "follower"}
+
+
+async def test_a_learner_that_no_server_line_names_is_shown_as_such(autojump_clock: MockClock) -> None:
+    """It follows, as in the original, but its vote does not count: somebody forgot to list it here."""
+    without_3 = attrs.evolve(ENSEMBLE, members={n: ENSEMBLE.members[n] for n in (1, 2)})
+    with capture_logs() as lines:
+        async with ensemble() as members:
+            members.listed = without_3
+            members.start(1, 2)
+            await trio.sleep(30)
+            members.listed = ENSEMBLE
+            members.start(3)
+            await trio.sleep(30)
+            assert members.standing(3).mode == "follower"
+    listed = {line["server"]: line.get("listed") for line in lines if line["event"] == "learner_synced"}
+    assert listed.pop(3) is False
+    assert set(listed.values()) == {None}
+
+
+async def test_a_leader_that_cannot_listen_names_its_server_line(autojump_clock: MockClock) -> None:
+    with capture_logs() as lines:
+        async with ensemble() as members:
+            await members.network.listen("zoo3", 2888)
+            members.start(1, 2, 3)
+            await trio.sleep(30)
+    [reason, *_] = [line["reason"] for line in lines if line["event"] == "role_ended" and line["leader"] == 3]
+    assert reason.startswith("cannot listen for learners (server.3=zoo3:2888:3888): ")
 
 
 def test_no_time_limit_to_connect_is_no_limit() -> None:

@@ -116,7 +116,7 @@ async def _run(
     take_part: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """The server's tasks; the nesting is the shutdown order."""
-    server.pipeline.answer_word = _four_letter_words(server, standing).answer
+    server.pipeline.answer_word = four_letter_words_of(server, standing).answer
     async with trio.open_nursery() as storage:
         storage.start_soon(server.write_log)
         try:
@@ -125,12 +125,12 @@ async def _run(
             server.writer.finish()
 
 
-def _four_letter_words(server: Replica, standing: Callable[[], Standing]) -> FourLetterWords:
+def four_letter_words_of(server: Replica, standing: Callable[[], Standing]) -> FourLetterWords:
     metrics = MetricsReader(
         current_pipeline=lambda: server.pipeline,
         connections=server.connections,
         host=RealHost(),
-        started_ms=server.pipeline.now_ms,
+        started_ms=server.world.clock.now_ms(),
     )
     return FourLetterWords(
         config=server.config,

@@ -17,6 +17,7 @@ from quorum.server_lines import Ensemble, read_ensemble
 from server.config import ServerConfig
 from server.ensemble_member import EnsembleMember, election_settings, peer_settings
 from server.metrics import MetricsReader
+from server.run import four_letter_words_of
 from server.server_stats import ServerStats
 from server.standing import Standing
 from server.world import World
@@ -216,6 +217,18 @@ async def test_a_member_alone_may_serve_readers_until_it_is_not(autojump_clock: 
         members.start(2)
         await trio.sleep(30)
         assert {members.standing(1).mode, members.standing(2).mode} == {"leader", "follower"}
+
+
+async def test_uptime_begins_when_the_server_does(autojump_clock: MockClock) -> None:
+    """And not with the clock, which counts from the start of the machine."""
+    async with ensemble() as members:
+        members.start(1)
+        member = members.by_id[1]
+        words = four_letter_words_of(member.replica, member.standing)
+        await trio.sleep(5)
+        member.replica.begin_batch()
+        assert words.metrics.read(member.standing()).gauges["uptime"] == 5000
+        member.replica.end_batch()
 
 
 async def test_a_learner_that_no_server_line_names_is_shown_as_such(autojump_clock: MockClock) -> None:

@@ -8,6 +8,7 @@ one can be killed while the others go on. Commands come in lines on standard inp
   2. Ports and data of a member stay the same through all its restarts.
 """
 
+import fcntl
 import os
 import signal
 import socket
@@ -39,10 +40,13 @@ maxClientCnxns=0
 4lw.commands.whitelist=*
 admin.enableServer=false
 """
-# Run in the child, before it becomes the server. SIGTERM: it shall still flush and say goodbye.
+# Run in the child, before it becomes the server. SIGTERM: it shall still flush and say goodbye. The kernel
+# tells only of a parent that ends from now on; one that has ended already is not our parent any more.
 CHILD_PROGRAM = """\
-import ctypes, signal, sys
+import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() != int(sys.argv.pop(1)):
+    sys.exit("triokeeper dev has ended")
 sys.path.insert(0, sys.argv.pop(1))
 from server.cli import main
 main()
@@ -101,6 +105,8 @@ def plan_members(servers: int, observers: int, base_port: int, folder: Path) -> 
 
 def zoo_cfg_of(member: Member, members: Sequence[Member]) -> str:
     own = f"dataDir={member.folder / 'data'}\nclientPort={member.client_port}\n"
+    if len(members) > 1:  # else one voter with observers would be refused
+        own += "standaloneEnabled=false\n"
     lines = [each.server_line for each in members]
     return SETTINGS + own + "".join(f"{line}\n" for line in lines)
 
@@ -197,7 +203,8 @@ async def _exit_of(process: subprocess.Popen[bytes]) -> None:
 def server_command(member: Member) -> list[str]:
     """`triokeeper start` from where this very code comes from, be it a checkout or an installation."""
     code = Path(__file__).resolve().parent.parent
-    return [sys.executable, "-c", CHILD_PROGRAM, str(code), "start", str(member.folder / "zoo.cfg")]
+    arguments = [str(os.getpid()), str(code), "start", str(member.folder / "zoo.cfg")]
+    return [sys.executable, "-c", CHILD_PROGRAM, *arguments]
 
 
 # -- the ensemble
@@ -308,19 +315,25 @@ async def ask_srvr(member: Member) -> dict[str, str]:
 
 
 async def run_dev(members: Sequence[Member], read_line: Callable[[], Awaitable[str]], say: Say) -> None:
-    """Start all members, obey commands, and stop all members on `quit`, Ctrl-C or SIGTERM."""
+    """Start all members, obey commands, and stop all members on `quit`, Ctrl-C, SIGTERM or SIGHUP."""
     ensemble = DevEnsemble.of(members)
     try:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with trio.open_signal_receiver(*_signals_to_end_at()) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_cancel_at_signal, signals, nursery.cancel_scope)
-                await _begin(ensemble, members, say)
                 nursery.start_soon(_tell_of_ends, ensemble, say)
+                await _begin(ensemble, members, say)
                 await _obey(ensemble, read_line, say)
                 nursery.cancel_scope.cancel()
     finally:
         with trio.CancelScope(shield=True):
             await ensemble.stop_all()
+
+
+def _signals_to_end_at() -> list[signal.Signals]:
+    """SIGHUP, when the terminal closes, is one of them unless somebody wants us to stay (nohup)."""
+    is_to_stay = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if is_to_stay else [signal.SIGHUP])]
 
 
 async def _begin(ensemble: DevEnsemble, members: Sequence[Member], say: Say) -> None:
@@ -369,7 +382,9 @@ class InputLines:
 
     async def read(self) -> str:
         while b"\n" not in self._received:
-            more = await trio.to_thread.run_sync(os.read, self.descriptor, 4096, abandon_on_cancel=True)
+            more = b""
+            with suppress(OSError):  # the terminal has gone
+                more = await trio.to_thread.run_sync(os.read, self.descriptor, 4096, abandon_on_cancel=True)
             if not more:
                 break
             self._received += more
@@ -382,7 +397,12 @@ def data_folder(wanted: Path | None) -> Iterator[Path]:
     """The folder asked for, which stays, or one that goes away again."""
     if wanted is not None:
         wanted.mkdir(parents=True, exist_ok=True)
-        yield wanted.resolve()
+        with (wanted / "dev.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise DevError(f"another triokeeper dev uses {wanted}: give --data another folder") from None
+            yield wanted.resolve()
         return
     with tempfile.TemporaryDirectory(prefix="triokeeper-dev-") as folder:
         yield Path(folder)

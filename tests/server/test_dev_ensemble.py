@@ -21,9 +21,11 @@ from server.dev_ensemble import (
     DevEnsemble,
     DevError,
     connect_string,
+    data_folder,
     plan_members,
     prepare_folders,
     refuse_taken_ports,
+    server_command,
     zoo_cfg_of,
 )
 
@@ -197,7 +199,7 @@ def test_an_ensemble_goes_on_without_its_leader(tmp_path: Path) -> None:
         assert dev.process.wait(WAIT_SECONDS_MAX) == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_all_members(number: signal.Signals, tmp_path: Path) -> None:
     with started(tmp_path) as dev:
         pid = int(dev.hear(r"^server 1 .* pid (\d+) ")[1])
@@ -212,3 +214,41 @@ def test_no_member_survives_when_the_program_is_killed(tmp_path: Path) -> None:
         pid = int(dev.hear(r"^server 1 .* pid (\d+) ")[1])
         dev.process.kill()
         wait_until_gone(pid)
+
+
+def test_a_member_whose_program_was_killed_before_it_could_notice_does_not_start(tmp_path: Path) -> None:
+    """It then belongs to another process; the kernel would not tell it of an end that has been."""
+    [member] = plan_members(1, 0, free_base_port(1), tmp_path)
+    prepare_folders([member])
+    command = server_command(member)
+    command[command.index(str(os.getpid()))] = str(os.getppid())
+
+    ended = subprocess.run(command, timeout=WAIT_SECONDS_MAX, stderr=subprocess.PIPE, text=True)
+
+    assert (ended.returncode, ended.stderr) == (1, "triokeeper dev has ended\n")
+    assert not (member.folder / "data" / "version-2").exists()
+
+
+def test_a_folder_in_use_is_not_touched(tmp_path: Path) -> None:
+    """Its members would find other ports in their configuration when they are started again."""
+    with (
+        data_folder(tmp_path),
+        pytest.raises(DevError, match=f"another triokeeper dev uses {tmp_path}"),
+        data_folder(tmp_path),
+    ):
+        pass
+
+
+def test_a_member_that_ends_while_the_others_start_is_told_of_at_once(tmp_path: Path) -> None:
+    data = tmp_path / "server.2" / "data"
+    data.mkdir(parents=True)
+    (data / "version-2").write_text("not a directory")
+    with started(tmp_path, servers=2) as dev:
+        dev.hear(r"^server 2 ended by itself with exit code 1, see .*server\.2/server\.log$")
+
+
+def test_one_voter_may_have_observers(tmp_path: Path) -> None:
+    members = plan_members(1, 1, 2181, tmp_path)
+    prepare_folders(members)
+
+    assert load_config(members[1].folder / "zoo.cfg", {}).config.is_distributed

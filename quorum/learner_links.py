@@ -181,12 +181,12 @@ def ms_since(start_s: float) -> int:
 
 @contextmanager
 def patience(seconds: float) -> Iterator[None]:
-    """What is not done in time is the other side's fault."""
+    """What is not done in time, that is initLimit, is the other side's fault."""
     try:
         with trio.fail_after(seconds):
             yield
     except trio.TooSlowError as failure:
-        raise PeerError(f"the other side took longer than {seconds:g} s") from failure
+        raise PeerError(f"the other side took longer than {seconds:g} s (initLimit)") from failure
 
 
 def first_reason(failures: BaseExceptionGroup[BaseException]) -> str:

@@ -55,10 +55,11 @@ def start(arguments: tuple[str, ...]) -> NoReturn:
 
     \b
     Exit codes:
-      0  stopped by a signal
-      1  unexpected error, or the client port is taken
-      2  wrong configuration or arguments
-      3  data directory not usable
+      0   stopped by a signal
+      1   unexpected error, or the client port is taken
+      2   wrong configuration or arguments
+      3   data directory not usable
+      14  election port not usable
     """
     from server.logging_setup import choose_format, choose_level, configure_logging
 

@@ -178,12 +178,15 @@ def reply_to(
 ) -> Notification | None:
     """What a server answers that is not looking, or has not begun to.
 
-    A voter is told whom we follow, if it asks. One without a vote is told in any case: it hears nothing else.
+    Only those who look ask; what others say is an answer, and two servers without a vote would answer each
+    other for ever. A voter is told whom we follow. One without a vote is told in any case: it hears nothing
+    else.
     """
+    if heard.notification.state is not ServerState.LOOKING:
+        return None
     if heard.sid not in electorate.voters:
         return say(attrs.evolve(current_vote, election_epoch=round_), state, electorate)
-    asks = heard.notification.state is ServerState.LOOKING and state is not ServerState.LOOKING
-    return say(current_vote, state, electorate) if asks else None
+    return say(current_vote, state, electorate) if state is not ServerState.LOOKING else None
 
 
 @attrs.frozen
@@ -312,8 +315,7 @@ class Election:
         if any(isinstance(output, AdoptConfig) for output in outputs):
             return outputs
         if sid not in self._electorate.voters:
-            vote = attrs.evolve(self._current_vote, election_epoch=self.proposal.election_epoch)
-            return [*outputs, Send(sid, say(vote, ServerState.LOOKING, self._electorate))]
+            return outputs + self._answer_one_without_a_vote(sid, notification)
         if notification.leader not in self._electorate.voters:
             return [*outputs, Ignore(sid, f"votes for {notification.leader}, which is no voter")]
         self._told_again.discard(sid)
@@ -325,6 +327,22 @@ class Election:
             if decision is not None:
                 return [*outputs, decision]
         return outputs + self._conclude(now, heard_somebody=True)
+
+    @property
+    def _has_vote(self) -> bool:
+        return self._my_id in self._electorate.voters
+
+    def _answer_one_without_a_vote(self, sid: int, notification: Notification) -> list[Output]:
+        """If it asks, and can make use of the answer: our vote, if we have one, or a newer configuration."""
+        is_of_use = self._has_vote or self._is_older(notification.config)
+        if notification.state is not ServerState.LOOKING or not is_of_use:
+            return []
+        vote = attrs.evolve(self._current_vote, election_epoch=self.proposal.election_epoch)
+        return [Send(sid, say(vote, ServerState.LOOKING, self._electorate))]
+
+    def _is_older(self, text: str | None) -> bool:
+        read = _read_config_once(text) if text is not None else ""
+        return isinstance(read, Ensemble) and read.version < self._electorate.committed.version
 
     def _read_config(self, heard: Heard) -> list[Output]:
         text = heard.notification.config
@@ -339,7 +357,7 @@ class Election:
     def _on_looking(self, heard: Heard, vote: Vote) -> list[Output]:
         sid = heard.sid
         if vote.election_epoch < self.proposal.election_epoch:
-            return [Send(sid, self._say_proposal())]
+            return self._correct(sid)
         if not self._counts(sid, vote):
             return []
         outputs: list[Output] = []
@@ -350,10 +368,14 @@ class Election:
         elif self._beats(vote, self.proposal):
             outputs = self._propose(vote)
         elif self._beats(self.proposal, vote):
-            outputs = [Send(sid, self._say_proposal())]
+            outputs = self._correct(sid)
         self._received[sid] = _Ballot(vote, ServerState.LOOKING)
         self._note(heard)
         return outputs
+
+    def _correct(self, sid: int) -> list[Output]:
+        """Tell one that is behind. Not if we have no vote: it would answer with the same, for ever."""
+        return [Send(sid, self._say_proposal())] if self._has_vote else []
 
     def _can_do_without(self, sid: int, vote: Vote) -> bool:
         """Whether a quorum agrees as it is, and a server of a higher round has nobody better for it.

@@ -61,7 +61,7 @@ def test_a_voter_that_does_not_look_is_told_nothing() -> None:
 @pytest.mark.parametrize("state", ServerState)
 @pytest.mark.parametrize("sid", [4, 77])
 def test_one_without_a_vote_is_told_our_vote_and_our_present_round(sid: int, state: ServerState) -> None:
-    heard = Heard(sid, attrs.evolve(ASKS, state=ServerState.FOLLOWING))
+    heard = Heard(sid, ASKS)
     expected = say(attrs.evolve(ELECTED, election_epoch=6), state, ELECTORATE)
     assert reply_to(heard, ELECTORATE, state, ELECTED, 6) == expected
 
@@ -218,3 +218,63 @@ def test_an_observer_that_asks_learns_the_leader() -> None:
         assert reply is not None
         outputs = election.step(Heard(sid, reply), 0)
     assert outputs == [Decide(ELECTED, ServerState.OBSERVING)]
+
+
+# --- Nobody talks for ever.
+
+
+def looking(my_id: int, *, round_: int = 1, config: Electorate = ELECTORATE) -> Election:
+    return Election(
+        my_id,
+        config,
+        zxid=5,
+        peer_epoch=1,
+        round_=round_,
+        current_vote=ELECTED,
+        timing=ElectionTiming(),
+        reconfig_enabled=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [((4, 3), (1, 2)), ((4, 2), (1, 3)), ((4, 1), (5, 1)), ((4, 2), (1, 2))]
+)
+def test_two_that_look_fall_silent(first: tuple[int, int], second: tuple[int, int]) -> None:
+    """An observer whose round is higher than a voter's, lower, the same; and two without a vote: each is an
+    id and a round. In its round the observer knows of a better vote than the voter's last one."""
+    ensemble = ensemble_of([1, 2, 3], [4, 5])
+    both = {
+        my_id: looking(my_id, round_=round_, config=Electorate.of(ensemble, ensemble))
+        for my_id, round_ in (first, second)
+    }
+    better = attrs.evolve(ELECTED, election_epoch=first[1], zxid=ELECTED.zxid + 1)
+    both[4].step(Heard(2, say(better, ServerState.LOOKING, ELECTORATE)), 0)
+    under_way = [(first[0], Send(second[0], both[first[0]]._say_proposal()))]
+    for _ in range(10):
+        sender, message = under_way.pop()
+        outputs = both[message.to].step(Heard(sender, message.notification), 0)
+        under_way += [(message.to, each) for each in outputs if isinstance(each, Send) and each.to == sender]
+        if not under_way:
+            return
+    pytest.fail(f"they go on with {under_way}")
+
+
+@pytest.mark.parametrize("state", [ServerState.FOLLOWING, ServerState.LEADING, ServerState.OBSERVING])
+def test_an_answer_is_not_answered(state: ServerState) -> None:
+    """A server without a vote that has a leader asks for nothing: what it says is an answer."""
+    heard = Heard(4, say(ELECTED, state, ELECTORATE))
+    assert reply_to(heard, ELECTORATE, ServerState.FOLLOWING, ELECTED, 6) is None
+    election = looking(1)
+    election.start(0)
+    assert election.step(heard, 0) == []
+
+
+def test_whoever_has_no_vote_passes_on_a_newer_configuration() -> None:
+    """It is all that others can learn from it."""
+    newer = attrs.evolve(THREE, version=9)
+    election = looking(4, config=Electorate.of(newer, newer))
+    election.start(0)
+    behind = say(ELECTED, ServerState.LOOKING, ELECTORATE)
+    assert [type(output) for output in election.step(Heard(5, behind), 0)] == [Send]
+    level = say(ELECTED, ServerState.LOOKING, Electorate.of(newer, newer))
+    assert election.step(Heard(5, level), 0) == []

@@ -162,6 +162,11 @@ class VirtualDisk:
             for inode in directory.names.values():
                 inode.lose_power(self.chance)
 
+    def wipe(self, kept: Path) -> None:
+        """A new disk takes its place; only this directory is restored."""
+        root = Path("/")
+        self.directories = {path: self.directories[path] for path in (root, kept)}
+
     def mend(self) -> None:
         self.failing.clear()
         self.stall_s = 0.0

@@ -10,8 +10,10 @@ from random import Random
 
 import trio
 
+from quorum.quorum_verifiers import verifier_of
 from tests.sim.checkers import Checker
 from tests.sim.machines import Machine
+from tests.sim.membership_on_disk import CONFIG_FILE, first_members
 from tests.sim.network import VirtualNetwork
 from tests.sim.scenario import Scenario
 
@@ -214,6 +216,44 @@ class Faults:
             self._undo_later(0.5, 20 * self._tick_s(), connection.reset)
 
     # -- disks and clocks
+
+    def _lost_disk(self) -> None:
+        """A machine goes down, and if the ensemble can afford it comes up with an empty disk."""
+        machine = self._victim()
+        if not machine.is_up:
+            return
+        machine.kill(with_machine=True)
+        boots, clock = machine.boots, self._network.clock
+
+        def wipe_if_possible() -> None:
+            if machine.is_up or machine.boots != boots:
+                return  # somebody was quicker
+            if self._can_spare_disk(machine):
+                self._trace(machine.name, "has an empty disk")
+                self._counts["disks_wiped"] += 1
+                machine.disk.wipe(CONFIG_FILE.parent)
+                machine.start()
+            else:
+                clock.call_later(self._tick_s() / 4, wipe_if_possible)
+
+        clock.call_later(self._tick_s(), wipe_if_possible)
+        self._undo_later(6 * self._tick_s(), 8 * self._tick_s() + 2, machine.start)
+
+    def _can_spare_disk(self, machine: Machine) -> bool:
+        """Does every other voter have on disk all that was ever logged, and no epoch but that one's?
+
+        Nothing less will do. What another lacks may be committed because this machine had it, and with the
+        disk go the promises about epochs. Nor may it be a quorum alone: it would lead an empty tree.
+        """
+        ensemble = first_members(self._scenario)
+        if verifier_of(ensemble).contains_quorum([machine.server_id]):
+            return False
+        last_zxid = max(self._checker.logged, default=0)
+        return all(
+            each.has_durably(last_zxid)
+            for each in self._machines
+            if each is not machine and each.server_id in ensemble.voters
+        )
 
     def _disk_error(self) -> None:
         operation = self._chance.choice(("write_at", "sync", "sync", "create", "rename", "sync_directory"))

@@ -11,6 +11,7 @@ from random import Random
 
 import trio
 
+from jute.zxid import epoch_of
 from persistence.errors import StorageError
 from server.replica import Replica
 from tests.sim.checkers import Checker
@@ -58,6 +59,7 @@ class Machine:
         self.down_since = 0.0
         self.boots = 0
         self.random = chance
+        self.accepted_epoch = 0  # the last one it was about to promise
         self.server: Replica | None = None
         self._program = program
         self._network = network
@@ -69,6 +71,21 @@ class Machine:
         self.mounted: MountedDisk
         self.log_offload: VirtualOffload
         self.snapshot_offload: VirtualOffload
+
+    @property
+    def server_id(self) -> int:
+        return int(self.name[1:])
+
+    def has_durably(self, zxid: int) -> bool:
+        """Does it serve, with this as its last transaction, and is all of it on disk?"""
+        server = self.server
+        return (
+            server is not None
+            and server.pipeline.is_serving
+            and server.tree.last_zxid == zxid
+            and self.accepted_epoch == epoch_of(zxid)
+            and server.writer._reported_count == server.writer._appended_count
+        )
 
     # -- what faults do
 

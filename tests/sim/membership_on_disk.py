@@ -26,7 +26,7 @@ def first_members(scenario: Scenario) -> Ensemble:
         server_line(number, "participant" if number <= scenario.voters else "observer")
         for number in range(1, scenario.voters + scenario.observers + 1)
     ]
-    return read_config_text("\n".join(lines))
+    return read_config_text("\n".join([*lines, *scenario.group_lines]))
 
 
 def prepare_members(disk: Disk, scenario: Scenario, my_id: int) -> Found:

@@ -11,6 +11,7 @@ import persistence.txn_log
 import server.pipeline
 from jute.client_records import GetDataResponse
 from jute.record import decode
+from quorum.epochs import EpochKeeper
 from server.replica import Replica
 from server.standalone import Standalone
 from tests.sim.checkers import STANDALONE_EPOCH, Checker
@@ -60,7 +61,14 @@ def observed(machines: dict[str, Machine], checker: Checker) -> Iterator[None]:
             checker.server_restarts_from(machine.name, replica.last_zxid)
         return original(replica, *args, **named)
 
+    def accept(original: Callable[..., None], keeper: EpochKeeper, epoch: int) -> None:
+        machine = here()
+        if machine is not None:
+            machine.accepted_epoch = epoch
+        original(keeper, epoch)
+
     with (
+        _wrapped(EpochKeeper, "accept", accept),
         _wrapped(persistence.txn_log.TxnLog, "append_batch", append_batch),
         _wrapped(server.pipeline, "apply_txn", apply_txn),
         _wrapped(Replica, "lead", lead),

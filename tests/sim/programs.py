@@ -73,7 +73,7 @@ async def run_standalone(scenario: Scenario, machine: Machine) -> None:
 
 
 async def run_member(scenario: Scenario, machine: Machine) -> None:
-    my_id = int(machine.name[1:])
+    my_id = machine.server_id
     config = server_config(scenario, my_id, prepare_members(machine.mounted, scenario, my_id))
     member = EnsembleMember.open(config, world_of(machine), machine.network, config_path=CONFIG_FILE)
     await _serve(machine, member.replica, member.run)

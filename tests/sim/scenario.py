@@ -55,6 +55,8 @@ class Scenario:
     leader_serves: bool
     has_observer_masters: bool
     has_local_sessions: bool
+    group_lines: tuple[str, ...]  # group.N and weight.N of the configuration: none, and the majority decides
+    zxids_per_epoch: int | None  # after so many a leader resigns, as if the counter were at its end
     delay_s: float
     jitter_s: float
     sync_s: tuple[float, float]
@@ -78,10 +80,14 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenari
     clients = chance.randint(2, 6)
     is_reconfigured = is_ensemble and chance.random() < 0.3
     delay_s = chance.choice([each for each in (0.0002, 0.001, 0.005, 0.02) if each * 100_000 <= 4 * tick_ms])
+    voters = chance.choice((3, 3, 3, 5, 5, 7)) if is_ensemble else 1
+    more = Random(f"scenario {seed}, more")  # what was thought of later: leaves the other draws as they were
+    if is_ensemble and not is_reconfigured and more.random() < 0.25:
+        faults += ("lost_disk",)
     return Scenario(
         seed=seed,
         duration_s=duration_s,
-        voters=chance.choice((3, 3, 3, 5, 5, 7)) if is_ensemble else 1,
+        voters=voters,
         observers=chance.choice((0, 0, 0, 1, 2)) if is_ensemble else 0,
         clients=clients,
         tick_ms=tick_ms,
@@ -99,6 +105,10 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenari
         has_observer_masters=chance.random() < 0.3,
         # Ids of local sessions come from the wall clock, and a clock set back repeats them.
         has_local_sessions=is_ensemble and "clock_step" not in faults and chance.random() < 0.2,
+        group_lines=(
+            _draw_groups(more, voters) if is_ensemble and not is_reconfigured and more.random() < 0.25 else ()
+        ),
+        zxids_per_epoch=more.choice((60, 300, 1000)) if is_ensemble and more.random() < 0.15 else None,
         delay_s=delay_s,
         jitter_s=delay_s * chance.choice((0.1, 1, 5)),
         sync_s=chance.choice(((0.0001, 0.0008), (0.0005, 0.01), (0.002, tick_ms / 10_000))),
@@ -110,6 +120,24 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenari
             _draw_habits(chance, tick_ms, reconfigures=0.05 if is_reconfigured and not number else 0.0)
             for number in range(clients)
         ),
+    )
+
+
+def _draw_groups(chance: Random, voters: int) -> tuple[str, ...]:
+    """Any groups and weights, as long as there is a quorum at all."""
+    servers = range(1, voters + 1)
+    groups = chance.randint(1, voters)
+    group_of = {server: chance.randint(1, groups) for server in servers}
+    weight_of = {server: chance.choice((0, 1, 1, 1, 2, 3)) for server in servers}
+    if not any(weight_of.values()):
+        weight_of[voters] = 1
+    members = {
+        group: [str(server) for server in servers if group_of[server] == group]
+        for group in sorted(set(group_of.values()))
+    }
+    return (
+        *(f"group.{group}={':'.join(names)}" for group, names in members.items()),
+        *(f"weight.{server}={weight}" for server, weight in weight_of.items()),
     )
 
 

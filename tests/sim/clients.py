@@ -16,12 +16,14 @@ import trio
 
 from jute.client_records import (
     Acl,
+    AddWatchRequest,
     CheckVersionRequest,
     ConnectRequest,
     ConnectResponse,
     CreateRequest,
     CreateResponse,
     DeleteRequest,
+    ErrorResponse,
     ExistsRequest,
     ExistsResponse,
     GetChildren2Request,
@@ -33,12 +35,21 @@ from jute.client_records import (
     SetDataRequest,
     SetDataResponse,
     SetWatches,
+    SetWatches2,
     SyncRequest,
     WatcherEvent,
 )
 from jute.errors import NoNode
 from jute.framing import FrameBuffer, frame
-from jute.opcodes import NOTIFICATION_XID, PING_XID, SET_WATCHES_XID, CreateMode, EventType, OpCode
+from jute.opcodes import (
+    NOTIFICATION_XID,
+    PING_XID,
+    SET_WATCHES_XID,
+    AddWatchMode,
+    CreateMode,
+    EventType,
+    OpCode,
+)
 from jute.record import decode, encode
 from jute.txn_records import CreateTxn
 from tests.sim.checkers import Checker, Conversation, Operation, Request
@@ -71,6 +82,7 @@ class Habits:
     ephemerals: float = 0.3
     sequences: float = 0.2
     reconfigures: float = 0.0
+    watches_for_good: float = 0.0
     falls_silent: float = 0.002
     moves: float = 0.01
     cuts_off: float = 0.005
@@ -184,7 +196,7 @@ class Client:
         habits, chance = self._habits, self._chance
         now = heard_at = self._sent_at = trio.current_time()
         if self._watches:
-            await self._send(stream, [(SET_WATCHES_XID, OpCode.SET_WATCHES, self._watches_again())])
+            await self._send(stream, [self._watches_again()])
         act_at = now + chance.expovariate(1 / habits.think_s)
         while True:
             ping_at = self._sent_at + self._timeout_ms / 3000
@@ -277,6 +289,8 @@ class Client:
             return self._request(_OP_OF[type(operation)], operation.path or "", (operation,)), encode(
                 operation
             )
+        if habits.watches_for_good and chance.random() < habits.watches_for_good:
+            return self._draw_lasting_watch()
         path, is_watching = self._draw_path(), chance.random() < habits.watches
         op, record = chance.choice(
             [
@@ -286,6 +300,12 @@ class Client:
             ]
         )
         return self._request(op, path, (), is_watching), encode(record)
+
+    def _draw_lasting_watch(self) -> tuple[Request, bytes]:
+        path = "/" if self._chance.random() < 0.1 else self._draw_path()
+        is_recursive = self._chance.random() < 0.5
+        mode = AddWatchMode.PERSISTENT_RECURSIVE if is_recursive else AddWatchMode.PERSISTENT
+        return self._request(OpCode.ADD_WATCH, path, (), is_recursive), encode(AddWatchRequest(path, mode))
 
     def _draw_reconfiguration(self) -> ReconfigRequest:
         """One server leaves, joins, or changes its role."""
@@ -373,6 +393,10 @@ class Client:
         self._checker.session_heard(self.session_id, request.asked_at)
         if request.op == OpCode.SYNC:
             self._checker.sync_answered(request, zxid)
+        elif request.op == OpCode.ADD_WATCH:
+            self._expect(request, zxid, (err, body), (0, encode(ErrorResponse(0))))
+            self._watches.watch_for_good(request.path, zxid, is_recursive=request.is_watching)
+            self._counts["watches_for_good"] += 1
         elif request.is_write:
             self._write_answered(request, zxid, err, body)
         else:
@@ -427,9 +451,13 @@ class Client:
                 f"{self.name} was answered {got} at 0x{zxid:x}, expected was {expected}; asked: {request}"
             )
 
-    def _watches_again(self) -> bytes:
-        data, missing, children = self._watches.renew(self._last_zxid)
-        return encode(SetWatches(self._last_zxid, data, missing, children))
+    def _watches_again(self) -> tuple[int, int, bytes]:
+        zxid = self._last_zxid
+        data, missing, children = self._watches.renew(zxid)
+        if self._watches.is_lasting:
+            again = encode(SetWatches2(zxid, data, missing, children, *self._watches.lasting()))
+            return SET_WATCHES_XID, OpCode.SET_WATCHES2, again
+        return SET_WATCHES_XID, OpCode.SET_WATCHES, encode(SetWatches(zxid, data, missing, children))
 
 
 _OP_OF: dict[type, OpCode] = {

@@ -135,6 +135,7 @@ class History:
         self.entries: dict[int, Entry] = {}  # by zxid, rising
         self.sessions: dict[int, SessionRecord] = {}
         self.paths: dict[str, Versions] = {}
+        self.events: list[tuple[int, str, EventType]] = []  # all that watchers for good were to be told
         self.members_text: str | None = None  # of the last reconfiguration
         self._put("/", 0, ROOT)
 
@@ -160,6 +161,10 @@ class History:
 
     def child_event_after(self, path: str, zxid: int) -> tuple[int, EventType] | None:
         return _first_after(self.paths[path].child_events if path in self.paths else [], zxid)
+
+    def events_between(self, after: int, up_to: int) -> list[tuple[int, str, EventType]]:
+        first = bisect_right(self.events, after, key=lambda event: event[0])
+        return self.events[first : bisect_right(self.events, up_to, key=lambda event: event[0])]
 
     # -- changes
 
@@ -196,7 +201,7 @@ class History:
                             node, data=data or b"", version=version, mzxid=header.zxid, mtime=header.time
                         ),
                     )
-                    self.paths[path].data_events.append((header.zxid, EventType.NODE_DATA_CHANGED))
+                    self._tell_data(path, header.zxid, EventType.NODE_DATA_CHANGED)
                 elif header.type == OpCode.RECONFIG:
                     self.members_text = (data or b"").decode()
 
@@ -223,8 +228,8 @@ class History:
         )
         if owner and owner in self.sessions:
             self.sessions[owner].ephemerals[path] = None
-        self.paths[path].data_events.append((zxid, EventType.NODE_CREATED))
-        self.paths[parent_of(path)].child_events.append((zxid, EventType.NODE_CHILDREN_CHANGED))
+        self._tell_data(path, zxid, EventType.NODE_CREATED)
+        self._tell_children_changed(parent_of(path), zxid)
 
     def _delete(self, path: str, zxid: int) -> None:
         node = self.node(path, zxid)
@@ -237,9 +242,17 @@ class History:
         self._put(path, zxid, None)
         if node.owner in self.sessions:
             self.sessions[node.owner].ephemerals.pop(path, None)
-        self.paths[path].data_events.append((zxid, EventType.NODE_DELETED))
+        self._tell_data(path, zxid, EventType.NODE_DELETED)
         self.paths[path].child_events.append((zxid, EventType.NODE_DELETED))
-        self.paths[parent_of(path)].child_events.append((zxid, EventType.NODE_CHILDREN_CHANGED))
+        self._tell_children_changed(parent_of(path), zxid)
+
+    def _tell_data(self, path: str, zxid: int, event: EventType) -> None:
+        self.paths[path].data_events.append((zxid, event))
+        self.events.append((zxid, path, event))
+
+    def _tell_children_changed(self, path: str, zxid: int) -> None:
+        self.paths[path].child_events.append((zxid, EventType.NODE_CHILDREN_CHANGED))
+        self.events.append((zxid, path, EventType.NODE_CHILDREN_CHANGED))
 
     def _close_session(self, header: TxnHeader) -> None:
         session = self.sessions.get(header.client_id)

@@ -117,7 +117,10 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenari
         fault_every_s=chance.choice((0.5, 1.5, 4, 10)),
         leader_bias=chance.choice((0.0, 0.3, 0.8)),
         habits=tuple(
-            _draw_habits(chance, tick_ms, reconfigures=0.05 if is_reconfigured and not number else 0.0)
+            attrs.evolve(
+                _draw_habits(chance, tick_ms, reconfigures=0.05 if is_reconfigured and not number else 0.0),
+                watches_for_good=more.choice((0.0, 0.0, 0.02, 0.1)),
+            )
             for number in range(clients)
         ),
     )

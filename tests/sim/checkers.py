@@ -287,12 +287,19 @@ class Checker:
         seen.last_heard_at = max(seen.last_heard_at, sent_at)
 
     def session_refused(self, session_id: int) -> None:
-        """A client was told that its session is gone."""
-        seen = self.seen_sessions.get(session_id)
+        """A client was told that its session is gone.
+
+        What counts is when it ended. It may be told late: a follower whose leader does not know it any more
+        notices that after syncLimit only, and answers its clients meanwhile, unheard by the leader.
+        """
+        seen, record = self.seen_sessions.get(session_id), self.history.sessions.get(session_id)
         if seen is None or seen.is_closing or self.is_disturbed or self._has_local_sessions:
             return
-        timeout_s, silent_s = seen.timeout_ms / 1000, self._now() - seen.last_heard_at
-        if self.disturbed_at < self._now() - 2 * timeout_s and silent_s < timeout_s:
+        ended_at = self._now()
+        if record is not None and record.closed_zxid is not None:
+            ended_at = self.logged_at.get(record.closed_zxid, ended_at)
+        timeout_s, silent_s = seen.timeout_ms / 1000, ended_at - seen.last_heard_at
+        if self.disturbed_at < ended_at - 2 * timeout_s and silent_s < timeout_s:
             self.fail(
                 f"session 0x{session_id:x} of {seen.client} is refused {silent_s:.3f} s after it was heard, "
                 f"its timeout is {seen.timeout_ms} ms"

@@ -138,6 +138,8 @@ class Client:
             try:
                 if await self._shake_hands(stream, server):
                     await self._converse(stream)
+                else:  # no library knocks on without a pause, and each knock costs real time
+                    await trio.sleep(self._chance.uniform(0.01, 0.1))
             except trio.BrokenResourceError:
                 self._counts["connections_broken"] += 1
             await stream.aclose()

@@ -15,7 +15,7 @@ history, and everything else is held against it:
   exact reads       an answer is what the history makes of its zxid: data, children, and every field of a Stat
   no way back       the zxids a session sees never fall, wherever it reconnects
   watches           an event is the first thing that happened to what is watched, it comes once, and before
-                    any answer that shows its effect
+                    any answer that shows its effect; one that stays is told everything, once
   sessions          expire when nobody was heard for their timeout, not before; ephemerals go with them
   equal trees       once all is quiet, every server has the tree that the history makes
 """

@@ -84,6 +84,8 @@ def test_groups_and_weights_are_written_behind_the_servers() -> None:
         ("server.1=a:1", "does not have the form"),
         ("server.1=a:1:2\\u12", "Malformed"),
         ("server.1=a:1:2\ngroup.1=1:2", "Server 2 is in a group, but has no weight"),
+        ("server.1=a:1:" + "2" * 5000, "Address unresolved: a:2222"),
+        ("server.1=a:1:2\nweight.1=" + "1" * 5000, 'For input string: "1111'),
     ],
 )
 def test_a_text_that_describes_no_ensemble_is_refused(text: str, wording: str) -> None:

@@ -273,14 +273,16 @@ class ElectionLinks:
     async def _read_initiation(self, stream: trio.abc.Stream) -> tuple[Initiation, bytes]:
         """Who dialled, and what arrived behind that."""
         if len(self._half_open) == HALF_OPEN_MAX:
-            next(iter(self._half_open)).cancel()
+            oldest = next(iter(self._half_open))
+            del self._half_open[oldest]  # now: the next may come before that one's task has run
+            oldest.cancel()
         scope = trio.move_on_after(self._settings.initiation_timeout_s)
         self._half_open[scope] = None
         try:
             with scope:
                 return await _read_initiation(stream)
         finally:
-            del self._half_open[scope]
+            self._half_open.pop(scope, None)
         raise PeerError("did not say in time which server it is")
 
     async def _admit(self, initiation: Initiation, stream: trio.abc.Stream, rest: bytes) -> None:

@@ -225,6 +225,18 @@ async def test_a_call_while_a_dial_is_failing_is_answered(two: Two, autojump_clo
     assert two.told.failed == []
 
 
+async def test_a_call_before_our_dial_has_begun_is_answered(two: Two, autojump_clock: MockClock) -> None:
+    """Both sides have something to say in the same moment."""
+    listener = await two.listen_as(ADDRESS_1)
+    knock = await two.network.dial(*ADDRESS_2)
+    await wait_all_tasks_blocked()
+    await knock.send_all(encode_initiation(Initiation(1, (f"zoo1:{PORT}",))))
+    two.links.send(1, b"vote")
+    await wait_all_tasks_blocked()
+    assert await read(await listener.accept()) == INITIATION_OF_2 + frame(b"vote")
+    assert two.told.failed == []
+
+
 async def test_a_larger_id_is_not_knocked_at_twice_in_a_row(two: Two, autojump_clock: MockClock) -> None:
     """It would drop the connection it is just making; later, it may have missed the first knock."""
     await two.listen_as(ADDRESS_3)
@@ -325,6 +337,16 @@ async def test_of_many_who_say_nothing_the_oldest_goes(two: Two, autojump_clock:
     assert two.told.received_ == [(3, b"vote")]
     assert await read(silent[0]) == b""
     assert await read(silent[1]) == b"nothing"
+
+
+async def test_a_flood_of_those_who_say_nothing_is_held_back_too(
+    two: Two, autojump_clock: MockClock
+) -> None:
+    """Many come between the moment one is told to go and the moment it has gone."""
+    flood = [await two.network.dial(*ADDRESS_2) for _ in range(5 * HALF_OPEN_MAX)]
+    await wait_all_tasks_blocked()
+    answers = [await read(each) for each in flood]
+    assert answers.count(b"nothing") == HALF_OPEN_MAX
 
 
 async def test_who_moved_is_met_at_its_new_address(two: Two, autojump_clock: MockClock) -> None:

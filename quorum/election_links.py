@@ -165,11 +165,10 @@ class ElectionLinks:
                     dials.start_soon(self._dial, peer)
 
     async def _dial(self, peer: _Peer) -> None:
-        assert peer.dialling is not None
         endpoints = [*peer.take_call(), *self._endpoints(peer.sid)]
         peer.dialled_at = trio.current_time()
         stream: trio.abc.Stream | None = None
-        with peer.dialling:
+        with trio.CancelScope() as peer.dialling:  # a call before this moment is answered by this dial
             stream = await self._reach(peer, endpoints)
         peer.dialling = None
         if stream is None:

@@ -225,16 +225,21 @@ async def test_a_call_while_a_dial_is_failing_is_answered(two: Two, autojump_clo
     assert two.told.failed == []
 
 
-async def test_a_call_before_our_dial_has_begun_is_answered(two: Two, autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("steps", range(5))
+async def test_a_call_before_our_dial_has_begun_is_answered(
+    two: Two, autojump_clock: MockClock, steps: int
+) -> None:
     """Both sides have something to say in the same moment."""
     listener = await two.listen_as(ADDRESS_1)
     knock = await two.network.dial(*ADDRESS_2)
     await wait_all_tasks_blocked()
     await knock.send_all(encode_initiation(Initiation(1, (f"zoo1:{PORT}",))))
+    for _ in range(steps):
+        await trio.lowlevel.checkpoint()
     two.links.send(1, b"vote")
     await wait_all_tasks_blocked()
-    assert await read(await listener.accept()) == INITIATION_OF_2 + frame(b"vote")
     assert two.told.failed == []
+    assert await read(await listener.accept()) == INITIATION_OF_2 + frame(b"vote")
 
 
 async def test_a_larger_id_is_not_knocked_at_twice_in_a_row(two: Two, autojump_clock: MockClock) -> None:

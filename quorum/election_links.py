@@ -198,7 +198,7 @@ class ElectionLinks:
                     return await self._open(host, port)
             except trio.TooSlowError:
                 reason = f"{bracketed(host)}:{port} did not answer in time"
-            except (OSError, ValueError, *_BROKEN) as error:  # ValueError: no possible host name
+            except (OSError, *_BROKEN) as error:
                 reason = f"{bracketed(host)}:{port}: {error.__cause__ or error}"
         if peer.failure != reason:
             peer.failure = reason

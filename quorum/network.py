@@ -24,13 +24,23 @@ class RealNetwork:
     """TCP. Trio's streams send without delay (TCP_NODELAY), as all of these protocols want."""
 
     async def listen(self, host: str | None, port: int) -> Sequence[trio.abc.Listener[trio.abc.Stream]]:
-        return await trio.open_tcp_listeners(port, host=host)
+        try:
+            return await trio.open_tcp_listeners(port, host=host)
+        except UnicodeError as failure:
+            raise _no_host_name(host, failure) from None
 
     async def dial(self, host: str, port: int) -> trio.abc.Stream:
         try:
             return await trio.open_tcp_stream(host, port)
         except OSError as failure:
             raise _first_cause(failure) from None
+        except UnicodeError as failure:
+            raise _no_host_name(host, failure) from None
+
+
+def _no_host_name(host: str | None, failure: UnicodeError) -> OSError:
+    """An empty label, or one that is too long: no reason to stop a server that meets it in a server line."""
+    return OSError(f"{host} is no host name: {failure.__cause__ or failure}")
 
 
 def _first_cause(failure: OSError) -> OSError:

@@ -27,8 +27,8 @@ from jute.framing import FrameBuffer, FrameError, frame
 from jute.quorum_records import Initiation, decode_initiation, encode_initiation
 from jute.record import DecodeError, Truncated
 from quorum.errors import CannotListen, PeerError
-from quorum.network import Network
-from quorum.server_lines import Address, Ensemble, bracketed, host_and_ports
+from quorum.network import Endpoint, Network, dial_any, shown
+from quorum.server_lines import Address, Ensemble, host_and_ports
 from quorum.setting_text import BadValue, port_number
 
 log = structlog.get_logger()
@@ -65,9 +65,6 @@ class LinkListener(Protocol):
     def dial_failed(self, sid: int) -> None: ...
 
     def link_lost(self, sid: int) -> None: ...
-
-
-Endpoint = tuple[str, int]  # a host, by name or number, and a port
 
 
 @attrs.define(eq=False)
@@ -191,22 +188,21 @@ class ElectionLinks:
 
         A server that is down is dialled again and again: only what is new about it is logged.
         """
-        reason = "no address is known"
-        for host, port in dict.fromkeys(endpoints):
-            try:
-                with trio.fail_after(self._settings.connect_timeout_s):
-                    return await self._open(host, port)
-            except trio.TooSlowError:
-                reason = f"{bracketed(host)}:{port} did not answer in time"
-            except (OSError, *_BROKEN) as error:
-                reason = f"{bracketed(host)}:{port}: {error.__cause__ or error}"
+        each_once = list(dict.fromkeys(endpoints))
+        try:
+            with trio.fail_after(self._settings.connect_timeout_s):
+                return await self._open(each_once)
+        except trio.TooSlowError:
+            reason = f"{', '.join(map(shown, each_once))} did not answer in time"
+        except (OSError, *_BROKEN) as error:
+            reason = str(error.__cause__ or error)
         if peer.failure != reason:
             peer.failure = reason
             log.info("election_dial_failed", server=peer.sid, reason=reason)
         return None
 
-    async def _open(self, host: str, port: int) -> trio.abc.Stream:
-        stream = await self._network.dial(host, port)
+    async def _open(self, endpoints: Sequence[Endpoint]) -> trio.abc.Stream:
+        stream = await dial_any(self._network.dial, endpoints)
         try:
             # In one piece: the original gives up on one that arrives in two.
             await stream.send_all(encode_initiation(Initiation(self._my_id, self._advertised())))
@@ -216,7 +212,7 @@ class ElectionLinks:
         return stream
 
     def _advertised(self) -> tuple[str, ...]:
-        all_mine = tuple(f"{bracketed(host)}:{port}" for host, port in self._endpoints(self._my_id))
+        all_mine = tuple(map(shown, self._endpoints(self._my_id)))
         return all_mine if self._settings.sends_all_addresses else all_mine[:1]
 
     # -- in
@@ -420,7 +416,7 @@ def _address_of(stream: trio.abc.Stream) -> str:
         host, port, *_ = stream.socket.getpeername()
     except OSError:
         return "gone"
-    return f"{bracketed(host)}:{port}"
+    return shown((host, port))
 
 
 async def _close(stream: trio.abc.Stream) -> None:

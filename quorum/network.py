@@ -4,10 +4,17 @@ A host name is looked up anew at every dial: behind a name there may be another 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import trio
+
+from quorum.server_lines import bracketed
+
+Endpoint = tuple[str, int]  # a host, by name or number, and a port
+
+# How long one address of a server is waited for before the next is dialled beside it.
+NEXT_ADDRESS_AFTER_S = 0.25
 
 
 class Network(Protocol):
@@ -51,3 +58,43 @@ def _first_cause(failure: OSError) -> OSError:
     if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
         return OSError(cause.errno, os.strerror(cause.errno))
     return failure
+
+
+async def dial_any(
+    dial: Callable[[str, int], Awaitable[trio.abc.Stream]], endpoints: Sequence[Endpoint]
+) -> trio.abc.Stream:
+    """Connect to the one of a server's addresses that answers first; one of its networks may be down.
+
+    Raises OSError with what went wrong at each of them, once all have failed.
+    """
+    reached: list[trio.abc.Stream] = []
+    failures: list[str] = []
+    is_cancelled = True
+    try:
+        async with trio.open_nursery() as nursery:
+
+            async def try_one(endpoint: Endpoint, has_failed: trio.Event) -> None:
+                try:
+                    reached.append(await dial(*endpoint))
+                    nursery.cancel_scope.cancel()
+                except OSError as failure:
+                    failures.append(f"{shown(endpoint)}: {failure}")
+                    has_failed.set()
+
+            for endpoint in endpoints:
+                has_failed = trio.Event()
+                nursery.start_soon(try_one, endpoint, has_failed)
+                with trio.move_on_after(NEXT_ADDRESS_AFTER_S):
+                    await has_failed.wait()
+        is_cancelled = False
+    finally:
+        for stream in reached if is_cancelled else reached[1:]:
+            await trio.aclose_forcefully(stream)
+    if not reached:
+        raise OSError("; ".join(failures) or "no address is known")
+    return reached[0]
+
+
+def shown(endpoint: Endpoint) -> str:
+    host, port = endpoint
+    return f"{bracketed(host)}:{port}"

@@ -1,8 +1,13 @@
 """How servers reach each other."""
 
 import pytest
+import trio
+from trio.testing import MockClock
 
-from quorum.network import RealNetwork
+from quorum.network import NEXT_ADDRESS_AFTER_S, RealNetwork, dial_any
+from tests.quorum.memory_network import MemoryListener, MemoryNetwork
+
+NEAR, FAR = ("near", 2888), ("far", 2888)
 
 
 @pytest.mark.parametrize("host", ["zoo..example", "z" * 64])
@@ -12,3 +17,76 @@ async def test_a_name_that_no_host_can_have_is_a_failure_like_any_other(host: st
         await RealNetwork().dial(host, 2888)
     with pytest.raises(OSError, match="is no host name"):
         await RealNetwork().listen(host, 2888)
+
+
+@pytest.fixture
+async def network() -> MemoryNetwork:
+    """Only the address `far` answers."""
+    network = MemoryNetwork()
+    await network.listen(*FAR)
+    return network
+
+
+def far(network: MemoryNetwork) -> MemoryListener:
+    return network.listeners[FAR]
+
+
+async def test_an_address_that_refuses_is_followed_by_the_next_at_once(
+    network: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    await dial_any(network.dial, [NEAR, FAR])
+    assert network.dials == [NEAR, FAR]
+    assert trio.current_time() == 0
+
+
+async def test_an_address_that_does_not_answer_is_followed_by_the_next_after_a_while(
+    network: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    network.silent.add("near")
+    await dial_any(network.dial, [NEAR, FAR])
+    assert trio.current_time() == NEXT_ADDRESS_AFTER_S
+
+
+async def test_an_address_that_answers_is_the_only_one_dialled(network: MemoryNetwork) -> None:
+    await dial_any(network.dial, [FAR, NEAR])
+    assert network.dials == [FAR]
+
+
+async def test_what_went_wrong_is_told_of_each_address() -> None:
+    network = MemoryNetwork()
+    with pytest.raises(OSError, match=r"near:2888: .*refused; \[::1\]:7: .*refused"):
+        await dial_any(network.dial, [NEAR, ("::1", 7)])
+    with pytest.raises(OSError, match="no address is known"):
+        await dial_any(network.dial, [])
+
+
+async def test_of_two_that_answer_at_once_one_is_let_go(
+    network: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    async def dial_slowly(host: str, port: int) -> trio.abc.Stream:
+        await trio.sleep_until(1)
+        with trio.CancelScope(shield=True):
+            return await network.dial(*FAR)
+
+    await dial_any(dial_slowly, [NEAR, FAR])
+    ends = [await far(network).accept() for _ in range(2)]
+    assert sorted([await _is_closed(end) for end in ends]) == [False, True]
+
+
+async def test_an_answer_that_nobody_waits_for_any_more_is_let_go(
+    network: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    async def answer_too_late(host: str, port: int) -> trio.abc.Stream:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(1)
+            return await network.dial(host, port)
+
+    with trio.move_on_after(0.1):
+        await dial_any(answer_too_late, [FAR])
+    assert await _is_closed(await far(network).accept())
+
+
+async def _is_closed(stream: trio.abc.Stream) -> bool:
+    with trio.move_on_after(0.001):
+        return await stream.receive_some(1) == b""
+    return False

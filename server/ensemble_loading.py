@@ -28,6 +28,7 @@ _VERSION = re.compile(r"\.([0-9a-fA-F]+)")
 
 def with_ensemble(config: ServerConfig, sources: Sources) -> ServerConfig:
     """The configuration with the members, this server's id, role and client address filled in."""
+    config = attrs.evolve(config, multi_address_enabled=_allows_multi_address(config, sources))
     config = attrs.evolve(
         config, ensemble=_read_members(config, sources), my_id=_read_my_id(config.data_dir, sources)
     )
@@ -41,18 +42,22 @@ def with_ensemble(config: ServerConfig, sources: Sources) -> ServerConfig:
     return _with_client_address(_with_role(config, me, sources), me, sources)
 
 
+def _allows_multi_address(config: ServerConfig, sources: Sources) -> bool:
+    """Apache takes several addresses only if the -D flag allows them; the key in zoo.cfg is as clear a wish."""
+    return config.multi_address_enabled or true_only(
+        sources.flags.properties.get("zookeeper.multiAddress.enabled", "")
+    )
+
+
 def _read_members(config: ServerConfig, sources: Sources) -> Ensemble:
     """The members from zoo.cfg, or from the dynamic file it names; never from both."""
-    # Apache takes several addresses only if the -D flag allows them; the key in zoo.cfg is as clear a wish.
-    flag = sources.flags.properties.get("zookeeper.multiAddress.enabled", "")
-    multi_address = config.multi_address_enabled or true_only(flag)
     file = config.dynamic_config_file
     if file is not None:
         listed, version = _read_dynamic_file(file, sources), version_in_name(file)
     else:
         listed, version = sources, 0
     try:
-        return read_ensemble(listed.values, version=version, multi_address=multi_address)
+        return read_ensemble(listed.values, version=version, multi_address=config.multi_address_enabled)
     except BadValue as problem:
         raise listed.error_from(problem) from None
 

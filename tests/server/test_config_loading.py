@@ -389,8 +389,10 @@ def test_a_server_may_have_several_addresses_where_that_is_allowed(
 ) -> None:
     text = f"server.1=a:1:2|b:3:4:participant;5\n{key}"
 
-    (member,) = config_from(tmp_path, text, {"JVMFLAGS": flags}).ensemble.members.values()
+    config = config_from(tmp_path, text, {"JVMFLAGS": flags})
 
+    (member,) = config.ensemble.members.values()
+    assert config.multi_address_enabled
     assert member.addresses == (Address("a", 1, 2), Address("b", 3, 4))
     assert str(member) == "a:1:2|b:3:4:participant;0.0.0.0:5"
 

@@ -43,10 +43,9 @@ def with_ensemble(config: ServerConfig, sources: Sources) -> ServerConfig:
 
 
 def _allows_multi_address(config: ServerConfig, sources: Sources) -> bool:
-    """Apache takes several addresses only if the -D flag allows them; the key in zoo.cfg is as clear a wish."""
-    return config.multi_address_enabled or true_only(
-        sources.flags.properties.get("zookeeper.multiAddress.enabled", "")
-    )
+    """Apache takes several only if the -D flag allows them; the key in zoo.cfg is as clear a wish."""
+    flag = sources.flags.properties.get("zookeeper.multiAddress.enabled", "")
+    return config.multi_address_enabled or true_only(flag)
 
 
 def _read_members(config: ServerConfig, sources: Sources) -> Ensemble:
@@ -57,9 +56,13 @@ def _read_members(config: ServerConfig, sources: Sources) -> Ensemble:
     else:
         listed, version = sources, 0
     try:
-        return read_ensemble(listed.values, version=version, multi_address=config.multi_address_enabled)
+        ensemble = read_ensemble(listed.values, version=version, multi_address=config.multi_address_enabled)
     except BadValue as problem:
         raise listed.error_from(problem) from None
+    if config.oracle_path is None or not ensemble.is_hierarchical:
+        return ensemble
+    sources.warn("group and weight lines have no effect: with oraclePath a majority counts")
+    return attrs.evolve(ensemble, groups={}, weights={})
 
 
 def _read_dynamic_file(file: Path, sources: Sources) -> Sources:

@@ -381,6 +381,17 @@ def test_groups_and_weights_make_quorums_hierarchical(tmp_path: Path) -> None:
     assert ensemble.weights == {1: 2, 10: 1}
 
 
+def test_an_oracle_leaves_no_room_for_groups(tmp_path: Path) -> None:
+    text = THREE_SERVERS + "group.1=1:10\nweight.1=2\noraclePath=DIR/oracle\n"
+
+    loaded = load_config(write_zoo_cfg(tmp_path, text, my_id="1"), {})
+
+    assert not loaded.config.ensemble.is_hierarchical
+    assert "group and weight lines have no effect: with oraclePath a majority counts" in messages(
+        loaded, "warning"
+    )
+
+
 @pytest.mark.parametrize(
     ("key", "flags"), [("multiAddress.enabled=true", ""), ("", "-Dzookeeper.multiAddress.enabled=true")]
 )

@@ -213,8 +213,12 @@ class ServerConfig:
     cnx_timeout_ms: int = prop("cnxTimeout", lenient_int, 5000)
     quorum_cnxn_timeout_ms: int = prop("quorumCnxnTimeoutMs", lenient_int, -1)  # -1: syncLimit ticks
     election_port_bind_retry: int = prop("electionPortBindRetry", lenient_int, 3)  # 0: for ever
-    election_notification_min_ms: int = prop("fastleader.minNotificationInterval", lenient_int, 200)
-    election_notification_max_ms: int = prop("fastleader.maxNotificationInterval", lenient_int, 60_000)
+    election_notification_min_ms: int = prop(
+        "fastleader.minNotificationInterval", lenient_int, 200, minimum=1
+    )
+    election_notification_max_ms: int = prop(
+        "fastleader.maxNotificationInterval", lenient_int, 60_000, minimum=1
+    )
     leader_max_concurrent_snap_syncs: int = prop("leader.maxConcurrentSnapSyncs", lenient_int, 10)
     leader_max_concurrent_diff_syncs: int = prop("leader.maxConcurrentDiffSyncs", lenient_int, 100)
     leader_max_ms_to_wait_for_epoch: int = prop("leader.maxTimeToWaitForEpoch", lenient_int, -1)  # -1: off

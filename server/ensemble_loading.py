@@ -133,10 +133,12 @@ def _check_members(config: ServerConfig, sources: Sources) -> None:
 
 def _check_distributed(config: ServerConfig, sources: Sources) -> None:
     my_id_file = config.data_dir / "myid"
-    if config.init_limit_ticks == 0:
-        raise sources.error("initLimit is not set", "add a line initLimit=10 (ticks)")
-    if config.sync_limit_ticks == 0:
-        raise sources.error("syncLimit is not set", "add a line syncLimit=5 (ticks)")
+    limits = (("initLimit", config.init_limit_ticks, 10), ("syncLimit", config.sync_limit_ticks, 5))
+    for key, ticks, usual in limits:
+        if ticks == 0:
+            raise sources.error(f"{key} is not set", f"add a line {key}={usual} (ticks)")
+        if ticks < 0:
+            raise sources.error(f"{key} must be above zero", f"write ticks, such as {usual}", key)
     if config.my_id is None:
         raise sources.error("myid file is missing", f"write this server's number to {my_id_file}")
     if config.my_id not in config.ensemble.members:

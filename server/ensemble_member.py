@@ -3,6 +3,7 @@
 The tasks are those of replica.py, and beside them `run`: elections, and one role after the other.
 """
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,7 +36,9 @@ _OBSERVER_QUEUE_BYTES_MIN = 4 << 20  # less could not hold the largest transacti
 
 def peer_settings(config: ServerConfig) -> PeerSettings:
     tick_s = config.tick_ms / 1000
-    connect_ticks = config.connect_to_learner_master_limit_ticks or config.init_limit_ticks
+    connect_ticks = config.connect_to_learner_master_limit_ticks
+    if connect_ticks <= 0:
+        connect_ticks = config.init_limit_ticks
     return PeerSettings(
         tick_s=tick_s,
         init_limit_s=config.init_limit_ticks * tick_s,
@@ -62,15 +65,16 @@ def election_settings(config: ServerConfig) -> ElectionSettings:
     initiation_ms = config.quorum_cnxn_timeout_ms
     if initiation_ms <= 0:
         initiation_ms = config.tick_ms * config.sync_limit_ticks
+    tries_max = config.election_port_bind_retry
     return ElectionSettings(
         timing=ElectionTiming(
             resend_min_ms=config.election_notification_min_ms,
             resend_max_ms=config.election_notification_max_ms,
         ),
         links=LinkSettings(
-            connect_timeout_s=config.cnx_timeout_ms / 1000,
+            connect_timeout_s=config.cnx_timeout_ms / 1000 if config.cnx_timeout_ms > 0 else math.inf,
             initiation_timeout_s=initiation_ms / 1000,
-            bind_tries_max=config.election_port_bind_retry,
+            bind_tries_max=tries_max if tries_max >= 0 else LinkSettings().bind_tries_max,
             listens_on_all=config.quorum_listen_on_all_ips,
             sends_all_addresses=config.multi_address_enabled,
         ),

@@ -54,6 +54,8 @@ MISTAKES = [
     Mistake("bad escape", LEAST + "tickTime=\\u12G4", "line 3: Malformed \\uxxxx encoding"),
     Mistake("no initLimit", LEAST + ENSEMBLE, "initLimit is not set", my_id="1"),
     Mistake("no syncLimit", LEAST + "initLimit=10\n" + ENSEMBLE, "syncLimit is not set", my_id="1"),
+    Mistake("negative initLimit", LEAST + ENSEMBLE + "initLimit=-1\nsyncLimit=5", "initLimit must be above zero", 6, my_id="1"),
+    Mistake("negative syncLimit", LEAST + ENSEMBLE + "initLimit=5\nsyncLimit=-5", "syncLimit must be above zero", 7, my_id="1"),
     Mistake("no myid", DISTRIBUTED, "myid file is missing"),
     Mistake("myid no number", DISTRIBUTED, "serverid abc is not a number", my_id="abc"),
     Mistake("myid empty", DISTRIBUTED, "serverid null is not a number", my_id=""),

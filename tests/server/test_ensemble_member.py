@@ -1,5 +1,6 @@
 """Whole members of an ensemble, on a network and disks in memory and in virtual time: what operators see."""
 
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from jute.opcodes import OpCode
 from persistence.disk import RealDisk, replace_file
 from quorum.server_lines import read_ensemble
 from server.config import ServerConfig
-from server.ensemble_member import EnsembleMember, oracle_of, peer_settings
+from server.ensemble_member import EnsembleMember, election_settings, oracle_of, peer_settings
 from server.metrics import MetricsReader
 from server.server_stats import ServerStats
 from server.standing import Standing
@@ -261,6 +262,17 @@ def test_srst_forgets_what_the_peer_counted_and_goes_on_counting() -> None:
     stats.reset()
     assert stats.ensemble is peers
     assert (peers.looks, peers.election_times.count) == (0, 0)
+
+
+def test_limits_that_are_off() -> None:
+    """As in the original: 0 is no limit for a dial, and below zero is as good as not set."""
+    unset = ServerConfig(data_dir=Path("/data"), init_limit_ticks=10)
+    off = attrs.evolve(
+        unset, connect_to_learner_master_limit_ticks=-1, cnx_timeout_ms=0, election_port_bind_retry=-1
+    )
+    assert peer_settings(off) == peer_settings(unset)
+    assert election_settings(off).links.connect_timeout_s == math.inf
+    assert election_settings(off).links.bind_tries_max == election_settings(unset).links.bind_tries_max
 
 
 def test_an_oracle_that_cannot_be_read_says_no() -> None:

@@ -23,6 +23,9 @@ from server.config_error import EXIT_UNEXPECTED, UNEXPECTED
 from server.config_sources import Sources
 from server.config_values import true_only
 
+# The top byte of a session's id is its server's; 0xff there marks the owner of a TTL node.
+_TTL_SERVER_ID_MAX = 254
+
 _VERSION = re.compile(r"\.([0-9a-fA-F]+)")
 
 
@@ -145,6 +148,13 @@ def _check_distributed(config: ServerConfig, sources: Sources) -> None:
         wording = f"My id {config.my_id} not in the peer list"
         remedy = f"add a line server.{config.my_id}=host:2888:3888, or correct {my_id_file}"
         raise sources.error(wording, remedy, summary=UNEXPECTED, exit_code=EXIT_UNEXPECTED)
+    if config.extended_types_enabled and config.my_id > _TTL_SERVER_ID_MAX:
+        wording = (
+            "extendedTypesEnabled is true but Server ID is too large. Cannot be larger than"
+            f" {_TTL_SERVER_ID_MAX}"
+        )
+        key, remedy = "extendedTypesEnabled", f"choose another id for this server, and correct {my_id_file}"
+        raise sources.error(wording, remedy, key, summary=UNEXPECTED, exit_code=EXIT_UNEXPECTED)
 
 
 def _warn_of_unused_client_ports(config: ServerConfig, sources: Sources) -> None:

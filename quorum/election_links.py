@@ -54,6 +54,7 @@ class LinkSettings:
     bind_tries_max: int = 3  # zookeeper.electionPortBindRetry; 0: for ever
     listens_on_all: bool = False  # quorumListenOnAllIPs
     sends_all_addresses: bool = False  # multiAddress.enabled: older servers do not understand it
+    keeps_alive: bool = False  # zookeeper.tcpKeepAlive
 
 
 class LinkListener(Protocol):
@@ -323,6 +324,8 @@ class ElectionLinks:
         scope = peer.link = trio.CancelScope()
         peer.called_from = ()
         peer.failure = None
+        if self._settings.keeps_alive and isinstance(stream, trio.SocketStream):
+            stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, True)
         log.info("election_link_up", server=peer.sid, address=_address_of(stream))
         try:
             with scope:

@@ -77,6 +77,7 @@ def election_settings(config: ServerConfig) -> ElectionSettings:
             bind_tries_max=tries_max if tries_max >= 0 else LinkSettings().bind_tries_max,
             listens_on_all=config.quorum_listen_on_all_ips,
             sends_all_addresses=config.multi_address_enabled,
+            keeps_alive=config.tcp_keepalive,
         ),
         reconfig_enabled=config.reconfig_enabled,
     )

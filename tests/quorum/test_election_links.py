@@ -6,6 +6,7 @@ from functools import partial
 import attrs
 import pytest
 import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -417,6 +418,24 @@ async def test_a_server_with_several_addresses_listens_on_and_tells_all(
     initiation, _ = decode_initiation(bytes(await stream.receive_some(1000)))
     assert initiation == Initiation(2, (f"zoo2:{PORT}", f"alt2:{PORT}"))
     nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+async def test_a_link_is_kept_alive_by_its_system_if_so_configured(is_wanted: bool) -> None:
+    """A firewall forgets connections on which nothing is said, and here nothing is said for months."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    stream = await trio.testing.open_stream_to_socket_listener(listener)
+    links = ElectionLinks(2, MemoryNetwork(), LinkSettings(keeps_alive=is_wanted), Told())
+    hello = encode_initiation(Initiation(3, (f"zoo3:{PORT}",)))
+    async with listener, stream, trio.open_nursery() as nursery:
+        accepted = await listener.accept()
+        nursery.start_soon(links._accept, accepted)
+        links.send(3, b"vote")
+        await stream.send_all(hello)
+        assert await stream.receive_some(1000) == frame(b"vote")
+        option = accepted.getsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE)
+        assert bool(option) is is_wanted
+        nursery.cancel_scope.cancel()
 
 
 @given(st.binary(max_size=80), st.booleans())

@@ -264,6 +264,14 @@ def test_srst_forgets_what_the_peer_counted_and_goes_on_counting() -> None:
     assert (peers.looks, peers.election_times.count) == (0, 0)
 
 
+def test_settings_of_the_election_port() -> None:
+    links = election_settings(
+        ServerConfig(data_dir=Path("/data"), tcp_keepalive=True, multi_address_enabled=True)
+    ).links
+    assert links.keeps_alive
+    assert links.sends_all_addresses
+
+
 def test_limits_that_are_off() -> None:
     """As in the original: 0 is no limit for a dial, and below zero is as good as not set."""
     unset = ServerConfig(data_dir=Path("/data"), init_limit_ticks=10)

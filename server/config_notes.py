@@ -5,6 +5,8 @@ Pure. Nothing in a configuration is passed over in silence: a key is honoured, o
 
 from collections.abc import Iterable, Mapping
 
+import attrs
+
 from quorum.server_lines import is_membership_key
 from quorum.setting_text import BadValue
 from server.config import DEFAULT_METRICS_PROVIDER, Note, ServerConfig
@@ -52,6 +54,20 @@ LOGGING_PROPERTIES = frozenset(
     zookeeper.log.dir zookeeper.log.file zookeeper.log.threshold zookeeper.log.maxfilesize
     zookeeper.log.maxbackupindex""".split()
 )
+
+# Fields that change nothing here, with the value of one who asks for nothing.
+UNSERVED_IN_AN_ENSEMBLE = {
+    field.name: field.default
+    for field in attrs.fields(ServerConfig)
+    if field.name
+    in (
+        "leader_max_ms_to_wait_for_epoch",
+        "leader_max_concurrent_snap_syncs",
+        "leader_max_concurrent_diff_syncs",
+        "follower_nodelay",
+        "leader_nodelay",
+    )
+}
 
 # Names that appear in documentation or manifests; the original server reads the key on the right.
 MISNAMED_KEYS = {
@@ -170,7 +186,10 @@ def notes_on_unserved(config: ServerConfig, keys: Iterable[str]) -> list[Note]:
         "Reachability of several addresses (multiAddress.reachabilityCheckEnabled)": config.is_distributed
         and config.multi_address_enabled
         and config.multi_address_check_enabled,
-        "leader.maxTimeToWaitForEpoch": config.is_distributed and config.leader_max_ms_to_wait_for_epoch >= 0,
+        **{
+            SETTINGS[name].key: config.is_distributed and getattr(config, name) != default
+            for name, default in UNSERVED_IN_AN_ENSEMBLE.items()
+        },
     }
     notes = [
         Note("warning", f"{feature} is not served by this version") for feature in wanted if wanted[feature]

@@ -381,6 +381,20 @@ def test_groups_and_weights_make_quorums_hierarchical(tmp_path: Path) -> None:
     assert ensemble.weights == {1: 2, 10: 1}
 
 
+@pytest.mark.parametrize(
+    ("key", "flags"),
+    [("leader.maxConcurrentSnapSyncs=3", ""), ("leader.maxConcurrentDiffSyncs=3", "")]
+    + [("", f"-D{role}.nodelay=false") for role in ("follower", "leader")],
+)
+def test_a_setting_of_ensembles_that_is_not_served_is_named(key: str, flags: str, tmp_path: Path) -> None:
+    path = write_zoo_cfg(tmp_path, THREE_SERVERS + key, my_id="1")
+
+    warnings = messages(load_config(path, {"JVMFLAGS": flags}), "warning")
+
+    name = (key or flags.removeprefix("-D")).partition("=")[0]
+    assert f"{name} is not served by this version" in warnings
+
+
 def test_an_oracle_leaves_no_room_for_groups(tmp_path: Path) -> None:
     text = THREE_SERVERS + "group.1=1:10\nweight.1=2\noraclePath=DIR/oracle\n"
 

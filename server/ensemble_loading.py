@@ -26,7 +26,7 @@ from server.config_values import true_only
 # The top byte of a session's id is its server's; 0xff there marks the owner of a TTL node.
 _TTL_SERVER_ID_MAX = 254
 
-_VERSION = re.compile(r"\.([0-9a-fA-F]+)")
+_VERSION = re.compile(r"\.(0*[0-7]?[0-9a-fA-F]{1,15})")
 
 
 def with_ensemble(config: ServerConfig, sources: Sources) -> ServerConfig:

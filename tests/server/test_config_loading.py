@@ -13,6 +13,7 @@ from server.config import FOUR_LETTER_WORDS, ServerConfig
 from server.config_error import ConfigError
 from server.config_loading import load_config, load_direct_form
 from server.config_notes import SETTINGS
+from server.ensemble_loading import version_in_name
 from tests.server.zoo_cfg_files import config_from, load_text, messages, write_zoo_cfg
 
 SYNTAX = [
@@ -370,6 +371,15 @@ def test_a_dynamic_file_lists_the_servers_and_its_name_their_version(tmp_path: P
     assert list(config.ensemble.members) == [1, 2]
     assert config.ensemble.version == 0x100000008
     assert config.client_port == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [("dynamic.7fffffffffffffff", (1 << 63) - 1), ("dynamic.8000000000000000", 0), ("dynamic.old", 0)],
+)
+def test_a_name_that_ends_in_no_version_means_none(name: str, version: int) -> None:
+    """A version is a zxid; what is too long for one would fit into no message."""
+    assert version_in_name(Path(name)) == version
 
 
 def test_groups_and_weights_make_quorums_hierarchical(tmp_path: Path) -> None:

@@ -66,7 +66,8 @@ async def test_of_two_that_answer_at_once_one_is_let_go(
     async def dial_slowly(host: str, port: int) -> trio.abc.Stream:
         await trio.sleep_until(1)
         with trio.CancelScope(shield=True):
-            return await network.dial(*FAR)
+            stream = await network.dial(*FAR)
+        return stream
 
     await dial_any(dial_slowly, [NEAR, FAR])
     ends = [await far(network).accept() for _ in range(2)]
@@ -79,7 +80,8 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_let_go(
     async def answer_too_late(host: str, port: int) -> trio.abc.Stream:
         with trio.CancelScope(shield=True):
             await trio.sleep(1)
-            return await network.dial(host, port)
+            stream = await network.dial(host, port)
+        return stream
 
     with trio.move_on_after(0.1):
         await dial_any(answer_too_late, [FAR])

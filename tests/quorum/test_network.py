@@ -2,10 +2,10 @@
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, memory_stream_pair
 
 from quorum.network import NEXT_ADDRESS_AFTER_S, RealNetwork, dial_any
-from tests.quorum.memory_network import MemoryListener, MemoryNetwork
+from tests.quorum.memory_network import MemoryNetwork
 
 NEAR, FAR = ("near", 2888), ("far", 2888)
 
@@ -25,10 +25,6 @@ async def network() -> MemoryNetwork:
     network = MemoryNetwork()
     await network.listen(*FAR)
     return network
-
-
-def far(network: MemoryNetwork) -> MemoryListener:
-    return network.listeners[FAR]
 
 
 async def test_an_address_that_refuses_is_followed_by_the_next_at_once(
@@ -61,31 +57,39 @@ async def test_what_went_wrong_is_told_of_each_address() -> None:
 
 
 async def test_of_two_that_answer_at_once_one_is_let_go(
-    network: MemoryNetwork, autojump_clock: MockClock
+    nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    async def dial_slowly(host: str, port: int) -> trio.abc.Stream:
-        await trio.sleep_until(1)
-        with trio.CancelScope(shield=True):
-            stream = await network.dial(*FAR)
-        return stream
+    far_ends = []
+    both_dialled = trio.Event()
 
-    await dial_any(dial_slowly, [NEAR, FAR])
-    ends = [await far(network).accept() for _ in range(2)]
-    assert sorted([await _is_closed(end) for end in ends]) == [False, True]
+    async def answer_together(host: str, port: int) -> trio.abc.Stream:
+        await both_dialled.wait()
+        here, there = memory_stream_pair()
+        far_ends.append(there)
+        return here
+
+    async def let_both_answer() -> None:
+        await trio.sleep(1)
+        both_dialled.set()
+
+    nursery.start_soon(let_both_answer)
+    await dial_any(answer_together, [NEAR, FAR])
+    assert sorted([await _is_closed(end) for end in far_ends]) == [False, True]
 
 
-async def test_an_answer_that_nobody_waits_for_any_more_is_let_go(
-    network: MemoryNetwork, autojump_clock: MockClock
-) -> None:
+async def test_an_answer_that_nobody_waits_for_any_more_is_let_go(autojump_clock: MockClock) -> None:
+    far_ends = []
+
     async def answer_too_late(host: str, port: int) -> trio.abc.Stream:
         with trio.CancelScope(shield=True):
             await trio.sleep(1)
-            stream = await network.dial(host, port)
-        return stream
+        here, there = memory_stream_pair()
+        far_ends.append(there)
+        return here
 
     with trio.move_on_after(0.1):
         await dial_any(answer_too_late, [FAR])
-    assert await _is_closed(await far(network).accept())
+    assert [await _is_closed(end) for end in far_ends] == [True]
 
 
 async def _is_closed(stream: trio.abc.Stream) -> bool:

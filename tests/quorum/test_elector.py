@@ -88,6 +88,7 @@ async def test_three_start_and_elect_the_one_with_the_highest_zxid(
     assert servers.leaders() == {1: 2, 2: 2, 3: 2}
     assert servers.states() == {1: "FOLLOWING", 2: "LEADING", 3: "FOLLOWING"}
     assert trio.current_time() <= 0.2
+    await wait_all_tasks_blocked()  # or an answer on its way says that 2 leads
     await servers.look({1: 17, 2: 19, 3: 20})
     assert servers.leaders() == {1: 3, 2: 3, 3: 3}
     assert trio.current_time() <= 0.2

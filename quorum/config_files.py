@@ -69,8 +69,8 @@ class ConfigFiles:
         try:
             replace_file(self._disk, dynamic, _sorted_lines(lines))
             static = without_members(self._read(self._file), dropped)
-            replace_file(self._disk, self._file, static + f"{_DYNAMIC_FILE}={dynamic}\n".encode("latin-1"))
-        except (OSError, UnicodeEncodeError) as failure:
+            replace_file(self._disk, self._file, static + _naming(dynamic))
+        except (OSError, ValueError) as failure:  # ValueError: somebody has spoilt the file meanwhile
             _report(failure)
 
     def forget_next(self) -> None:
@@ -102,6 +102,12 @@ def without_members(content: bytes, dropped: tuple[str, ...]) -> bytes:
     ]
     text = "".join(kept)
     return (text if text.endswith("\n") or not text else text + "\n").encode("latin-1")
+
+
+def _naming(dynamic: Path) -> bytes:
+    import javaproperties
+
+    return f"{_DYNAMIC_FILE}={javaproperties.escape(str(dynamic))}\n".encode("ascii")
 
 
 def _is_dropped(key: str, dropped: tuple[str, ...]) -> bool:

@@ -36,6 +36,7 @@ from quorum.setting_text import BadValue
 
 NOBODY = -(1 << 63)  # whom a server without a vote votes for; its zxid and epoch in that vote, too
 UNKNOWN_ZXID = -1  # of a server that does not trust its own disk: it votes for nobody, nobody votes for it
+ROUND_MAX = 1 << 62  # nobody comes so far by counting; and there must be room for the rounds that follow
 
 
 @attrs.frozen
@@ -318,6 +319,8 @@ class Election:
             return outputs + self._answer_one_without_a_vote(sid, notification)
         if notification.leader not in self._electorate.voters:
             return [*outputs, Ignore(sid, f"votes for {notification.leader}, which is no voter")]
+        if notification.election_epoch > ROUND_MAX:
+            return [*outputs, Ignore(sid, f"is in round {notification.election_epoch}")]
         self._told_again.discard(sid)
         vote = _vote_in(notification)
         if notification.state is ServerState.LOOKING:

@@ -27,8 +27,8 @@ from jute.framing import FrameBuffer, FrameError, frame
 from jute.quorum_records import Initiation, decode_initiation, encode_initiation
 from jute.record import DecodeError, Truncated
 from quorum.errors import CannotListen, PeerError
-from quorum.network import Network, address_of
-from quorum.server_lines import Address, Ensemble, bracketed, host_and_ports
+from quorum.network import Endpoint, Network, address_of, dial_any, shown
+from quorum.server_lines import Address, Ensemble, host_and_ports
 from quorum.setting_text import BadValue, port_number
 
 log = structlog.get_logger()
@@ -66,9 +66,6 @@ class LinkListener(Protocol):
     def dial_failed(self, sid: int) -> None: ...
 
     def link_lost(self, sid: int) -> None: ...
-
-
-Endpoint = tuple[str, int]  # a host, by name or number, and a port
 
 
 @attrs.define(eq=False)
@@ -166,11 +163,10 @@ class ElectionLinks:
                     dials.start_soon(self._dial, peer)
 
     async def _dial(self, peer: _Peer) -> None:
-        assert peer.dialling is not None
         endpoints = [*peer.take_call(), *self._endpoints(peer.sid)]
         peer.dialled_at = trio.current_time()
         stream: trio.abc.Stream | None = None
-        with peer.dialling:
+        with trio.CancelScope() as peer.dialling:  # a call before this moment is answered by this dial
             stream = await self._reach(peer, endpoints)
         peer.dialling = None
         if stream is None:
@@ -193,22 +189,21 @@ class ElectionLinks:
 
         A server that is down is dialled again and again: only what is new about it is logged.
         """
-        reason = "no address is known"
-        for host, port in dict.fromkeys(endpoints):
-            try:
-                with trio.fail_after(self._settings.connect_timeout_s):
-                    return await self._open(host, port)
-            except trio.TooSlowError:
-                reason = f"{bracketed(host)}:{port} did not answer in time"
-            except (OSError, ValueError, *_BROKEN) as error:  # ValueError: no possible host name
-                reason = f"{bracketed(host)}:{port}: {error.__cause__ or error}"
+        each_once = list(dict.fromkeys(endpoints))
+        try:
+            with trio.fail_after(self._settings.connect_timeout_s):
+                return await self._open(each_once)
+        except trio.TooSlowError:
+            reason = f"{', '.join(map(shown, each_once))} did not answer in time"
+        except (OSError, *_BROKEN) as error:
+            reason = str(error.__cause__ or error)
         if peer.failure != reason:
             peer.failure = reason
             log.info("election_dial_failed", server=peer.sid, reason=reason)
         return None
 
-    async def _open(self, host: str, port: int) -> trio.abc.Stream:
-        stream = await self._network.dial(host, port)
+    async def _open(self, endpoints: Sequence[Endpoint]) -> trio.abc.Stream:
+        stream = await dial_any(self._network.dial, endpoints)
         try:
             # In one piece: the original gives up on one that arrives in two.
             await stream.send_all(encode_initiation(Initiation(self._my_id, self._advertised())))
@@ -218,7 +213,7 @@ class ElectionLinks:
         return stream
 
     def _advertised(self) -> tuple[str, ...]:
-        all_mine = tuple(f"{bracketed(host)}:{port}" for host, port in self._endpoints(self._my_id))
+        all_mine = tuple(map(shown, self._endpoints(self._my_id)))
         return all_mine if self._settings.sends_all_addresses else all_mine[:1]
 
     # -- in
@@ -239,7 +234,7 @@ class ElectionLinks:
                 return await self._bind_all()
             except OSError as error:
                 tries += 1
-                where = ", ".join(f"{bracketed(host)}:{port}" for host, port in self._endpoints(self._my_id))
+                where = ", ".join(map(shown, self._endpoints(self._my_id)))
                 problem = f"cannot listen on the election port {where} (server.{self._my_id}): {error}"
                 if tries == self._settings.bind_tries_max:
                     raise CannotListen(f"{problem}. {BIND_REMEDY}") from error
@@ -279,14 +274,16 @@ class ElectionLinks:
     async def _read_initiation(self, stream: trio.abc.Stream) -> tuple[Initiation, bytes]:
         """Who dialled, and what arrived behind that."""
         if len(self._half_open) == HALF_OPEN_MAX:
-            next(iter(self._half_open)).cancel()
+            oldest = next(iter(self._half_open))
+            del self._half_open[oldest]  # now: the next may come before that one's task has run
+            oldest.cancel()
         scope = trio.move_on_after(self._settings.initiation_timeout_s)
         self._half_open[scope] = None
         try:
             with scope:
                 return await _read_initiation(stream)
         finally:
-            del self._half_open[scope]
+            self._half_open.pop(scope, None)
         raise PeerError("did not say in time which server it is")
 
     async def _admit(self, initiation: Initiation, stream: trio.abc.Stream, rest: bytes) -> None:

@@ -30,7 +30,7 @@ from quorum.epochs import EpochKeeper
 from quorum.errors import PeerError
 from quorum.learner_links import LearnerLink, first_reason, ms_since, patience
 from quorum.membership import Membership
-from quorum.network import Network
+from quorum.network import Network, dial_any, shown
 from quorum.observer_master import Asker, ObserverMaster, Relay
 from quorum.packets import (
     ACK,
@@ -159,9 +159,10 @@ class Learning:
         give_up_at = trio.current_time() + _MASTER_PATIENCE_TICKS * self._settings.tick_s
         while masters:
             for master in masters:
-                address, port = master.addresses[0], self._settings.observer_master_port
+                port = self._settings.observer_master_port
                 with trio.move_on_after(self._settings.tick_s), suppress(OSError):
-                    stream = await self._network.dial(address.host, port)
+                    endpoints = [(address.host, port) for address in master.addresses]
+                    stream = await dial_any(self._network.dial, endpoints)
                     self.master_id = master.server_id
                     return stream
             if trio.current_time() >= give_up_at:
@@ -171,19 +172,23 @@ class Learning:
         return None
 
     async def _dial(self, leader: Member) -> trio.abc.Stream:
+        """At all of its addresses: one of its networks may be down."""
         self.master_id = leader.server_id
-        address = leader.addresses[0]
-        failure: OSError | None = None
+        endpoints = [(address.host, address.quorum_port) for address in leader.addresses]
+        reason = f"{', '.join(map(shown, endpoints))} took too long"
         with trio.move_on_after(self._settings.connect_limit_s):
-            for pause_s in _DIAL_PAUSES_S:
-                try:
-                    return await self._network.dial(address.host, address.quorum_port)
-                except OSError as error:
-                    failure = error
-                await trio.sleep(pause_s)
-        raise PeerError(
-            f"cannot reach leader {leader.server_id} at {address}: {failure or 'it took too long'}"
-        )
+            try:
+                return await dial_any(self._dial_patiently, endpoints)
+            except OSError as failure:
+                reason = str(failure)
+        raise PeerError(f"cannot reach leader {leader.server_id}: {reason}")
+
+    async def _dial_patiently(self, host: str, port: int) -> trio.abc.Stream:
+        for pause_s in _DIAL_PAUSES_S:
+            with suppress(OSError):
+                return await self._network.dial(host, port)
+            await trio.sleep(pause_s)
+        return await self._network.dial(host, port)
 
     async def _learn(self, link: LearnerLink) -> None:
         with patience(self._settings.init_limit_s):

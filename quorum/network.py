@@ -4,13 +4,18 @@ A host name is looked up anew at every dial: behind a name there may be another 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import attrs
 import trio
 
 from quorum.server_lines import bracketed
+
+Endpoint = tuple[str, int]  # a host, by name or number, and a port
+
+# How long one address of a server is waited for before the next is dialled beside it.
+NEXT_ADDRESS_AFTER_S = 0.25
 
 
 class Network(Protocol):
@@ -30,7 +35,10 @@ class RealNetwork:
     keeps_alive: bool = False  # tcpKeepAlive, which Apache heeds on the election port alone
 
     async def listen(self, host: str | None, port: int) -> Sequence[trio.abc.Listener[trio.abc.Stream]]:
-        listeners = await trio.open_tcp_listeners(port, host=host)
+        try:
+            listeners = await trio.open_tcp_listeners(port, host=host)
+        except UnicodeError as failure:
+            raise _no_host_name(host, failure) from None
         for listener in listeners:  # what is accepted inherits it
             self._keep_alive(listener.socket)
         return listeners
@@ -40,6 +48,8 @@ class RealNetwork:
             stream = await trio.open_tcp_stream(host, port)
         except OSError as failure:
             raise _first_cause(failure) from None
+        except UnicodeError as failure:
+            raise _no_host_name(host, failure) from None
         self._keep_alive(stream.socket)
         return stream
 
@@ -55,7 +65,12 @@ def address_of(stream: trio.abc.Stream) -> str:
         host, port, *_ = stream.socket.getpeername()
     except OSError:
         return "gone"
-    return f"{bracketed(host)}:{port}"
+    return shown((host, port))
+
+
+def _no_host_name(host: str | None, failure: UnicodeError) -> OSError:
+    """An empty label, or one that is too long: no reason to stop a server that meets it in a server line."""
+    return OSError(f"{host} is no host name: {failure.__cause__ or failure}")
 
 
 def _first_cause(failure: OSError) -> OSError:
@@ -66,3 +81,43 @@ def _first_cause(failure: OSError) -> OSError:
     if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
         return OSError(cause.errno, os.strerror(cause.errno))
     return failure
+
+
+async def dial_any(
+    dial: Callable[[str, int], Awaitable[trio.abc.Stream]], endpoints: Sequence[Endpoint]
+) -> trio.abc.Stream:
+    """Connect to the one of a server's addresses that answers first; one of its networks may be down.
+
+    Raises OSError with what went wrong at each of them, once all have failed.
+    """
+    reached: list[trio.abc.Stream] = []
+    failures: list[str] = []
+    is_cancelled = True
+    try:
+        async with trio.open_nursery() as nursery:
+
+            async def try_one(endpoint: Endpoint, has_failed: trio.Event) -> None:
+                try:
+                    reached.append(await dial(*endpoint))
+                    nursery.cancel_scope.cancel()
+                except OSError as failure:
+                    failures.append(f"{shown(endpoint)}: {failure}")
+                    has_failed.set()
+
+            for endpoint in endpoints:
+                has_failed = trio.Event()
+                nursery.start_soon(try_one, endpoint, has_failed)
+                with trio.move_on_after(NEXT_ADDRESS_AFTER_S):
+                    await has_failed.wait()
+        is_cancelled = False
+    finally:
+        for stream in reached if is_cancelled else reached[1:]:
+            await trio.aclose_forcefully(stream)
+    if not reached:
+        raise OSError("; ".join(failures) or "no address is known")
+    return reached[0]
+
+
+def shown(endpoint: Endpoint) -> str:
+    host, port = endpoint
+    return f"{bracketed(host)}:{port}"

@@ -122,9 +122,9 @@ class WithOracle:
 def verifier_of(ensemble: Ensemble, ask_oracle: Callable[[], bool] | None = None) -> QuorumVerifier:
     """How this ensemble counts. `ask_oracle` is there where `oraclePath` is set: does it begin with a 1?
 
-    Groups win over an oracle, as in the original.
+    The original looks at groups only where there is no oracle.
     """
-    if ensemble.is_hierarchical:
-        return Hierarchical.of(ensemble)
     majority = Majority(ensemble.voters)
-    return majority if ask_oracle is None else WithOracle(majority, ask_oracle)
+    if ask_oracle is not None:
+        return WithOracle(majority, ask_oracle)
+    return Hierarchical.of(ensemble) if ensemble.is_hierarchical else majority

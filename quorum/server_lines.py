@@ -260,7 +260,7 @@ def _read_client_address(text: str, line: str) -> ClientAddress:
     parts = host_and_ports(text)
     if len(parts) > 2:
         raise BadValue(line + WRONG_FORM, EXAMPLE_LINE)
-    host = parts[0] if len(parts) == 2 else ALL_INTERFACES
+    host = _host(parts[0]) if len(parts) == 2 else ALL_INTERFACES
     return ClientAddress(host, _port(host, parts[-1]))
 
 
@@ -268,7 +268,7 @@ def _read_server_address(text: str, server_id: int, line: str) -> tuple[Address,
     parts = host_and_ports(text)
     if len(parts) not in (3, 4):
         raise BadValue(line + WRONG_FORM, EXAMPLE_LINE)
-    host = parts[0]
+    host = _host(parts[0])
     address = Address(host, _port(host, parts[1]), _port(host, parts[2]))
     if address.quorum_port == address.election_port:
         wording = (
@@ -299,6 +299,13 @@ def _split(text: str, separator: str) -> list[str]:
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
     return parts
+
+
+def _host(text: str) -> str:
+    """A line break or an escape in it would make another line of it for whoever reads the text next."""
+    if not text or not text.isprintable() or " " in text or "\\" in text:
+        raise BadValue(f"{text!r} is no host", EXAMPLE_LINE)
+    return text
 
 
 def _port(host: str, text: str) -> int:

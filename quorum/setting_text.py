@@ -11,9 +11,10 @@ import attrs
 INT_BITS = 32
 LONG_BITS = 64
 
-_DECIMAL = re.compile(r"[+-]?[0-9]+")
+# No number has a hundred digits, and of thousands Python makes an error of its own instead of a number.
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,99}")
 _DECODABLE = re.compile(
-    r"(?P<sign>[+-]?)(?:(?:0[xX]|#)(?P<hex>[0-9a-fA-F]+)|0(?P<octal>[0-7]+)|(?P<decimal>[0-9]+))"
+    r"(?P<sign>[+-]?)(?:(?:0[xX]|#)(?P<hex>[0-9a-fA-F]+)|0(?P<octal>[0-7]+)|(?P<decimal>[0-9]{1,99}))"
 )
 
 

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import attrs
+import javaproperties
 import trio
 
 HOST = "127.0.0.1"
@@ -104,7 +105,8 @@ def plan_members(servers: int, observers: int, base_port: int, folder: Path) -> 
 
 
 def zoo_cfg_of(member: Member, members: Sequence[Member]) -> str:
-    own = f"dataDir={member.folder / 'data'}\nclientPort={member.client_port}\n"
+    data_dir = javaproperties.escape(str(member.folder / "data"))
+    own = f"dataDir={data_dir}\nclientPort={member.client_port}\n"
     if len(members) > 1:  # else one voter with observers would be refused
         own += "standaloneEnabled=false\n"
     lines = [each.server_line for each in members]

@@ -25,11 +25,15 @@ from server.config_error import EXIT_UNEXPECTED, UNEXPECTED
 from server.config_sources import Sources
 from server.config_values import true_only
 
-_VERSION = re.compile(r"\.([0-9a-fA-F]+)")
+# The top byte of a session's id is its server's; 0xff there marks the owner of a TTL node.
+_TTL_SERVER_ID_MAX = 254
+
+_VERSION = re.compile(r"\.(0*[0-7]?[0-9a-fA-F]{1,15})")
 
 
 def with_ensemble(config: ServerConfig, sources: Sources) -> ServerConfig:
     """The configuration with the members, this server's id, role and client address filled in."""
+    config = attrs.evolve(config, multi_address_enabled=_allows_multi_address(config, sources))
     config = attrs.evolve(
         config, ensemble=_read_members(config, sources), my_id=_read_my_id(config.data_dir, sources)
     )
@@ -43,20 +47,27 @@ def with_ensemble(config: ServerConfig, sources: Sources) -> ServerConfig:
     return _with_client_address(_with_role(config, me, sources), me, sources)
 
 
+def _allows_multi_address(config: ServerConfig, sources: Sources) -> bool:
+    """Apache takes several only if the -D flag allows them; the key in zoo.cfg is as clear a wish."""
+    flag = sources.flags.properties.get("zookeeper.multiAddress.enabled", "")
+    return config.multi_address_enabled or true_only(flag)
+
+
 def _read_members(config: ServerConfig, sources: Sources) -> Ensemble:
     """The members from zoo.cfg, or from the dynamic file it names; never from both."""
-    # Apache takes several addresses only if the -D flag allows them; the key in zoo.cfg is as clear a wish.
-    flag = sources.flags.properties.get("zookeeper.multiAddress.enabled", "")
-    multi_address = config.multi_address_enabled or true_only(flag)
     file = config.dynamic_config_file
     if file is not None:
         listed, version = _read_dynamic_file(file, sources), version_in_name(file)
     else:
         listed, version = sources, 0
     try:
-        return read_ensemble(listed.values, version=version, multi_address=multi_address)
+        ensemble = read_ensemble(listed.values, version=version, multi_address=config.multi_address_enabled)
     except BadValue as problem:
         raise listed.error_from(problem) from None
+    if config.oracle_path is None or not ensemble.is_hierarchical:
+        return ensemble
+    sources.warn("group and weight lines have no effect: with oraclePath a majority counts")
+    return attrs.evolve(ensemble, groups={}, weights={})
 
 
 def _read_dynamic_file(file: Path, sources: Sources) -> Sources:
@@ -140,23 +151,25 @@ def _shared_endpoints(ensemble: Ensemble) -> Iterator[tuple[int, int, str]]:
 
 def _check_distributed(config: ServerConfig, sources: Sources) -> None:
     my_id_file = config.data_dir / "myid"
-    if config.init_limit_ticks == 0:
-        raise sources.error("initLimit is not set", "add a line initLimit=10 (ticks)")
-    if config.sync_limit_ticks == 0:
-        raise sources.error("syncLimit is not set", "add a line syncLimit=5 (ticks)")
-    for key, ticks in (
-        ("initLimit", config.init_limit_ticks),
-        ("syncLimit", config.sync_limit_ticks),
-        ("connectToLearnerMasterLimit", config.connect_to_learner_master_limit_ticks),
-    ):
+    limits = (("initLimit", config.init_limit_ticks, 10), ("syncLimit", config.sync_limit_ticks, 5))
+    for key, ticks, usual in limits:
+        if ticks == 0:
+            raise sources.error(f"{key} is not set", f"add a line {key}={usual} (ticks)")
         if ticks < 0:
-            raise sources.error(f"{key} must be above zero", f"write ticks, such as {key}=10", key)
+            raise sources.error(f"{key} must be above zero", f"write ticks, such as {usual}", key)
     if config.my_id is None:
         raise sources.error("myid file is missing", f"write this server's number to {my_id_file}")
     if config.my_id not in config.ensemble.members:
         wording = f"My id {config.my_id} not in the peer list"
         remedy = f"add a line server.{config.my_id}=host:2888:3888, or correct {my_id_file}"
         raise sources.error(wording, remedy, summary=UNEXPECTED, exit_code=EXIT_UNEXPECTED)
+    if config.extended_types_enabled and config.my_id > _TTL_SERVER_ID_MAX:
+        wording = (
+            "extendedTypesEnabled is true but Server ID is too large. Cannot be larger than"
+            f" {_TTL_SERVER_ID_MAX}"
+        )
+        key, remedy = "extendedTypesEnabled", f"choose another id for this server, and correct {my_id_file}"
+        raise sources.error(wording, remedy, key, summary=UNEXPECTED, exit_code=EXIT_UNEXPECTED)
 
 
 def _warn_of_unused_client_ports(config: ServerConfig, sources: Sources) -> None:

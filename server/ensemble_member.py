@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import attrs
+import structlog
 
 from persistence.disk import Disk, read_chunks
 from persistence.recovery import Progress, ignore_progress
@@ -28,12 +29,16 @@ from server.replica import Replica
 from server.standing import Standing
 from server.world import World
 
+log = structlog.get_logger()
+
 _OBSERVER_QUEUE_BYTES_MIN = 4 << 20  # less could not hold the largest transactions
 
 
 def peer_settings(config: ServerConfig) -> PeerSettings:
     tick_s = config.tick_ms / 1000
-    connect_ticks = config.connect_to_learner_master_limit_ticks or config.init_limit_ticks
+    connect_ticks = config.connect_to_learner_master_limit_ticks
+    if connect_ticks <= 0:
+        connect_ticks = config.init_limit_ticks
     return PeerSettings(
         tick_s=tick_s,
         init_limit_s=config.init_limit_ticks * tick_s,
@@ -114,7 +119,7 @@ class EnsembleMember:
             election_settings(config),
             membership.committed,
             last_seen=membership.last_seen,
-            ask_oracle=_oracle(config, world.disk),
+            ask_oracle=oracle_of(config, world.disk),
         )
         peer = Peer(
             settings=peer_settings(config),
@@ -171,13 +176,21 @@ def _membership(config: ServerConfig, disk: Disk, config_path: Path | None) -> M
         last_seen=last_seen,
         reconfig_enabled=config.reconfig_enabled,
         files=files,
-        ask_oracle=_oracle(config, disk),
+        ask_oracle=oracle_of(config, disk),
     )
 
 
-def _oracle(config: ServerConfig, disk: Disk) -> Callable[[], bool] | None:
-    """Whether the oracle's file, if there is one, begins with a 1."""
+def oracle_of(config: ServerConfig, disk: Disk) -> Callable[[], bool] | None:
+    """Asks whether the oracle's file begins with a 1; one that cannot be read says no."""
     path = config.oracle_path
     if path is None:
         return None
-    return lambda: disk.exists(path) and b"".join(read_chunks(disk, path)).startswith(b"1")
+
+    def ask() -> bool:
+        try:
+            return next(read_chunks(disk, path), b"").startswith(b"1")
+        except OSError as failure:
+            log.warning("oracle_does_not_answer", file=str(path), reason=str(failure))
+            return False
+
+    return ask

@@ -84,6 +84,12 @@ def test_groups_and_weights_are_written_behind_the_servers() -> None:
         ("server.1=a:1", "does not have the form"),
         ("server.1=a:1:2\\u12", "Malformed"),
         ("server.1=a:1:2\ngroup.1=1:2", "Server 2 is in a group, but has no weight"),
+        ("server.1=a\\nb:1:2", "'a\\nb' is no host"),
+        ("server.1=a:1:2;\\ud800:3", "'\\ud800' is no host"),
+        ("server.1=\\ a:1:2", "' a' is no host"),
+        ("server.1=:1:2", "'' is no host"),
+        ("server.1=a:1:" + "2" * 5000, "Address unresolved: a:2222"),
+        ("server.1=a:1:2\nweight.1=" + "1" * 5000, 'For input string: "1111'),
     ],
 )
 def test_a_text_that_describes_no_ensemble_is_refused(text: str, wording: str) -> None:
@@ -92,10 +98,19 @@ def test_a_text_that_describes_no_ensemble_is_refused(text: str, wording: str) -
     assert wording in caught.value.wording
 
 
-@given(st.text(max_size=60) | st.text("server.12=:;|a\n\\u[]vion", max_size=40))
+@given(
+    st.text(max_size=60)
+    | st.text("server.12=:;|a\n\\u[]vion", max_size=40)
+    | st.builds(
+        "server.1={}:1:2;{}:3".format, st.text("a \\ud80n.[]", max_size=9), st.text("a \\n", max_size=3)
+    )
+)
 def test_no_text_does_worse_than_be_refused(text: str) -> None:
+    """What is taken can be told to others, who take the same from it."""
     with contextlib.suppress(BadValue):
-        read_config_text(text, multi_address=True)
+        ensemble = read_config_text(text, multi_address=True)
+        again = config_text(ensemble).encode().decode()
+        assert config_text(read_config_text(again, multi_address=True)) == again
 
 
 hosts = st.sampled_from(["a", "zoo.example.org", "10.0.0.7", "fe80::1"])

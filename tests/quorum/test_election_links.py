@@ -6,6 +6,7 @@ from functools import partial
 import attrs
 import pytest
 import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -225,6 +226,23 @@ async def test_a_call_while_a_dial_is_failing_is_answered(two: Two, autojump_clo
     assert two.told.failed == []
 
 
+@pytest.mark.parametrize("steps", range(5))
+async def test_a_call_before_our_dial_has_begun_is_answered(
+    two: Two, autojump_clock: MockClock, steps: int
+) -> None:
+    """Both sides have something to say in the same moment."""
+    listener = await two.listen_as(ADDRESS_1)
+    knock = await two.network.dial(*ADDRESS_2)
+    await wait_all_tasks_blocked()
+    await knock.send_all(encode_initiation(Initiation(1, (f"zoo1:{PORT}",))))
+    for _ in range(steps):
+        await trio.lowlevel.checkpoint()
+    two.links.send(1, b"vote")
+    await wait_all_tasks_blocked()
+    assert two.told.failed == []
+    assert await read(await listener.accept()) == INITIATION_OF_2 + frame(b"vote")
+
+
 async def test_a_larger_id_is_not_knocked_at_twice_in_a_row(two: Two, autojump_clock: MockClock) -> None:
     """It would drop the connection it is just making; later, it may have missed the first knock."""
     await two.listen_as(ADDRESS_3)
@@ -327,6 +345,14 @@ async def test_of_many_who_say_nothing_the_oldest_goes(two: Two, autojump_clock:
     assert await read(silent[1]) == b"nothing"
 
 
+async def test_a_flood_of_those_who_say_nothing_is_held_back_too(two: Two, autojump_clock: MockClock) -> None:
+    """Many come between the moment one is told to go and the moment it has gone."""
+    flood = [await two.network.dial(*ADDRESS_2) for _ in range(5 * HALF_OPEN_MAX)]
+    await wait_all_tasks_blocked()
+    answers = [await read(each) for each in flood]
+    assert answers.count(b"nothing") == HALF_OPEN_MAX
+
+
 async def test_who_moved_is_met_at_its_new_address(two: Two, autojump_clock: MockClock) -> None:
     """The port is bound anew if we are the one; links to others are not touched."""
     stream = await two.call(3)
@@ -369,8 +395,11 @@ async def test_a_port_that_becomes_free_is_taken(nursery: trio.Nursery, autojump
     nursery.cancel_scope.cancel()
 
 
-async def test_a_server_with_several_addresses_listens_on_and_tells_all(nursery: trio.Nursery) -> None:
-    """And tries all of another's."""
+@pytest.mark.parametrize("silent", [(), ("zoo1",)])
+async def test_a_server_with_several_addresses_listens_on_and_tells_all(
+    nursery: trio.Nursery, autojump_clock: MockClock, silent: tuple[str, ...]
+) -> None:
+    """And tries all of another's, without waiting for long where one does not answer."""
     two = make_two(sends_all_addresses=True)
     twice = {
         sid: attrs.evolve(
@@ -384,8 +413,10 @@ async def test_a_server_with_several_addresses_listens_on_and_tells_all(nursery:
     await nursery.start(two.links.run)
     assert two.network.listeners.keys() == {("zoo2", PORT), ("alt2", PORT)}
     listener = await two.listen_as(("alt1", PORT))
+    two.network.silent.update(silent)
     two.links.send(1, b"vote")
-    stream = await listener.accept()
+    with trio.fail_after(0.5):
+        stream = await listener.accept()
     initiation, _ = decode_initiation(bytes(await stream.receive_some(1000)))
     assert initiation == Initiation(2, (f"zoo2:{PORT}", f"alt2:{PORT}"))
     nursery.cancel_scope.cancel()

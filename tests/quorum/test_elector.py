@@ -88,6 +88,7 @@ async def test_three_start_and_elect_the_one_with_the_highest_zxid(
     assert servers.leaders() == {1: 2, 2: 2, 3: 2}
     assert servers.states() == {1: "FOLLOWING", 2: "LEADING", 3: "FOLLOWING"}
     assert trio.current_time() <= 0.2
+    await wait_all_tasks_blocked()  # or an answer on its way says that 2 leads
     await servers.look({1: 17, 2: 19, 3: 20})
     assert servers.leaders() == {1: 3, 2: 3, 3: 3}
     assert trio.current_time() <= 0.2
@@ -197,6 +198,20 @@ async def test_nonsense_is_ignored_with_a_line_that_says_who_sent_it(
     assert [line["server"] for line in ignored] == [3, 3, 3]
     assert "tickTime" in ignored[1]["reason"]
     assert "votes for 99" in ignored[2]["reason"]
+
+
+async def test_a_round_that_leaves_no_room_for_another_is_ignored(
+    servers: Servers, autojump_clock: MockClock
+) -> None:
+    """Rounds are counted; nobody gets there by counting, and the next one would fit into no message."""
+    await servers.start(1)
+    stream = await servers.network.dial("zoo1", 3888)
+    last = Notification(ServerState.LOOKING, 3, 0, (1 << 63) - 1, 0, config_text(THREE))
+    await stream.send_all(encode_initiation(Initiation(3, ("zoo3:3888",))) + frame(encode_notification(last)))
+    for _ in range(2):
+        with trio.move_on_after(1), capture_logs() as lines:
+            await servers.look_alone(1, 7)
+    assert {line["round"] for line in lines if line["event"] == "election_started"} == {2}
 
 
 async def test_what_an_engineer_sees_of_an_election(servers: Servers, autojump_clock: MockClock) -> None:

@@ -1,6 +1,7 @@
 """Our learner with a scripted leader: first the conversations that were captured between Apache's servers,
 byte for byte, then everything a leader may also do."""
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -10,6 +11,7 @@ from quorum.packets import (
     ACK,
     COMMIT,
     DIFF,
+    FOLLOWERINFO,
     INFORM,
     LEADERINFO,
     NEWLEADER,
@@ -559,6 +561,23 @@ async def test_a_leader_whose_machine_does_not_answer_is_given_up(
     await wait_all_tasks_blocked()
     await pass_time(mock_clock, INIT_LIMIT_S)
     assert "took too long" in str(learner.ended)
+
+
+async def test_a_leader_with_several_addresses_is_met_at_the_one_that_answers(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """The machine is there, but one of its networks is not."""
+    learner = LearnerUnderTest(nursery)
+    learner.network.silent.add("127.0.0.1")
+    (listener,) = await learner.network.listen("other", 2888)
+    leader = learner.ensemble.members[2]
+    other = attrs.evolve(leader.addresses[0], host="other", quorum_port=2888)
+    twice = attrs.evolve(leader, addresses=(*leader.addresses, other))
+    nursery.start_soon(learner.prepared().learn, twice)
+    await wait_all_tasks_blocked()
+    await pass_time(mock_clock, 0.5)
+    stream = await listener.accept()
+    assert int.from_bytes(await stream.receive_some(4), "big") == FOLLOWERINFO
 
 
 async def _dial_in_vain(learner: LearnerUnderTest) -> None:

@@ -1,10 +1,12 @@
 """The members as one server knows them, in memory and on disk."""
 
 import errno
+import io
 from pathlib import Path
 from random import Random
 
 import attrs
+import javaproperties
 import pytest
 
 from persistence.disk import read_chunks
@@ -159,6 +161,26 @@ def test_a_disk_that_cannot_be_written_stops_nobody(disk: MemoryDisk) -> None:
     membership.activate(with_fourth())
     assert membership.committed.version == SECOND
     assert files(disk) == {"zoo.cfg": STATIC.decode()}
+
+
+def test_a_file_that_was_spoilt_since_the_start_stops_nobody(disk: MemoryDisk) -> None:
+    r"""Such as by a Windows path, whose \\u begins an escape. It is left alone."""
+    spoilt = STATIC + b"dataLogDir=C:\\users\n"
+    disk.put(F, spoilt)
+    membership = membership_on(disk)
+    membership.activate(with_fourth())
+    assert membership.committed.version == SECOND
+    assert disk.get(F) == spoilt
+
+
+def test_a_folder_may_have_any_name(disk: MemoryDisk) -> None:
+    """The file is Latin-1, names are not."""
+    file = Path("/conf/é動 \\物/zoo.cfg")
+    disk.make_directory(file.parent)
+    disk.put(file, STATIC)
+    ConfigFiles(disk, file).save_active(with_fourth(), lists_client_address=False)
+    read = javaproperties.load(io.BytesIO(disk.get(file)))
+    assert disk.exists(Path(read["dynamicConfigFile"]))
 
 
 @pytest.mark.parametrize("loses_power", [False, True])

@@ -1,11 +1,24 @@
-"""Real sockets between servers, on loopback."""
+"""How servers reach each other."""
 
 from socket import SO_KEEPALIVE, SOL_SOCKET
 
 import pytest
 import trio
+from trio.testing import MockClock, memory_stream_pair
 
-from quorum.network import RealNetwork, address_of
+from quorum.network import NEXT_ADDRESS_AFTER_S, RealNetwork, address_of, dial_any
+from tests.quorum.memory_network import MemoryNetwork
+
+NEAR, FAR = ("near", 2888), ("far", 2888)
+
+
+@pytest.mark.parametrize("host", ["zoo..example", "z" * 64])
+async def test_a_name_that_no_host_can_have_is_a_failure_like_any_other(host: str) -> None:
+    """Before it is looked up, Python refuses it with an error of another kind."""
+    with pytest.raises(OSError, match="is no host name"):
+        await RealNetwork().dial(host, 2888)
+    with pytest.raises(OSError, match="is no host name"):
+        await RealNetwork().listen(host, 2888)
 
 
 @pytest.mark.parametrize("is_wanted", [False, True])
@@ -22,3 +35,82 @@ async def test_both_ends_are_kept_alive_where_that_is_wanted(is_wanted: bool) ->
             assert isinstance(stream, trio.SocketStream)
             assert bool(stream.socket.getsockopt(SOL_SOCKET, SO_KEEPALIVE)) is is_wanted
         assert address_of(dialled) == f"127.0.0.1:{port}"
+
+
+@pytest.fixture
+async def network() -> MemoryNetwork:
+    """Only the address `far` answers."""
+    network = MemoryNetwork()
+    await network.listen(*FAR)
+    return network
+
+
+async def test_an_address_that_refuses_is_followed_by_the_next_at_once(
+    network: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    await dial_any(network.dial, [NEAR, FAR])
+    assert network.dials == [NEAR, FAR]
+    assert trio.current_time() == 0
+
+
+async def test_an_address_that_does_not_answer_is_followed_by_the_next_after_a_while(
+    network: MemoryNetwork, autojump_clock: MockClock
+) -> None:
+    network.silent.add("near")
+    await dial_any(network.dial, [NEAR, FAR])
+    assert trio.current_time() == NEXT_ADDRESS_AFTER_S
+
+
+async def test_an_address_that_answers_is_the_only_one_dialled(network: MemoryNetwork) -> None:
+    await dial_any(network.dial, [FAR, NEAR])
+    assert network.dials == [FAR]
+
+
+async def test_what_went_wrong_is_told_of_each_address() -> None:
+    network = MemoryNetwork()
+    with pytest.raises(OSError, match=r"near:2888: .*refused; \[::1\]:7: .*refused"):
+        await dial_any(network.dial, [NEAR, ("::1", 7)])
+    with pytest.raises(OSError, match="no address is known"):
+        await dial_any(network.dial, [])
+
+
+async def test_of_two_that_answer_at_once_one_is_let_go(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    far_ends = []
+    both_dialled = trio.Event()
+
+    async def answer_together(host: str, port: int) -> trio.abc.Stream:
+        await both_dialled.wait()
+        here, there = memory_stream_pair()
+        far_ends.append(there)
+        return here
+
+    async def let_both_answer() -> None:
+        await trio.sleep(1)
+        both_dialled.set()
+
+    nursery.start_soon(let_both_answer)
+    await dial_any(answer_together, [NEAR, FAR])
+    assert sorted([await _is_closed(end) for end in far_ends]) == [False, True]
+
+
+async def test_an_answer_that_nobody_waits_for_any_more_is_let_go(autojump_clock: MockClock) -> None:
+    far_ends = []
+
+    async def answer_too_late(host: str, port: int) -> trio.abc.Stream:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(1)
+        here, there = memory_stream_pair()
+        far_ends.append(there)
+        return here
+
+    with trio.move_on_after(0.1):
+        await dial_any(answer_too_late, [FAR])
+    assert [await _is_closed(end) for end in far_ends] == [True]
+
+
+async def _is_closed(stream: trio.abc.Stream) -> bool:
+    with trio.move_on_after(0.001):
+        return await stream.receive_some(1) == b""
+    return False

@@ -106,4 +106,10 @@ def test_three_voters_need_no_oracle() -> None:
     verifier = verifier_of(ensemble_of(3), lambda: True)
     assert not verifier.contains_quorum({1})
     assert not verifier.yields_to_a_leader()
-    assert isinstance(verifier_of(ensemble_of(2, group_1="1:2"), lambda: True), Hierarchical)
+
+
+def test_an_oracle_makes_a_majority_of_groups() -> None:
+    """Servers of both kinds must agree on what a quorum is."""
+    verifier = verifier_of(ensemble_of(3, group_1="1:2:3", weight_1="3"), lambda: True)
+    assert not verifier.contains_quorum({1})
+    assert verifier.contains_quorum({2, 3})

@@ -56,7 +56,7 @@ MISTAKES = [
     Mistake("no syncLimit", LEAST + "initLimit=10\n" + ENSEMBLE, "syncLimit is not set", my_id="1"),
     Mistake("negative initLimit", DISTRIBUTED.replace("=10", "=-1"), "initLimit must be above zero", 3, my_id="1"),
     Mistake("negative syncLimit", DISTRIBUTED.replace("=5", "=-1"), "syncLimit must be above zero", 4, my_id="1"),
-    Mistake("negative limit to connect", DISTRIBUTED + "connectToLearnerMasterLimit=-1", "connectToLearnerMasterLimit must be above zero", 8, my_id="1"),
+    Mistake("server id of TTL nodes", DISTRIBUTED + "server.255=d:2888:3888\nextendedTypesEnabled=true", "extendedTypesEnabled is true but Server ID is too large. Cannot be larger than 254", 9, my_id="255", exit_code=1, summary=UNEXPECTED),
     Mistake("no myid", DISTRIBUTED, "myid file is missing"),
     Mistake("myid no number", DISTRIBUTED, "serverid abc is not a number", my_id="abc"),
     Mistake("myid empty", DISTRIBUTED, "serverid null is not a number", my_id=""),

@@ -15,6 +15,7 @@ from server.config import FOUR_LETTER_WORDS, ServerConfig
 from server.config_error import ConfigError
 from server.config_loading import load_config, load_direct_form
 from server.config_notes import SETTINGS, UNSERVED_FIELDS
+from server.ensemble_loading import version_in_name
 from tests.server.zoo_cfg_files import config_from, load_text, messages, write_zoo_cfg
 
 SYNTAX = [
@@ -429,6 +430,15 @@ def test_a_dynamic_file_lists_the_servers_and_its_name_their_version(tmp_path: P
     assert config.client_port == 3
 
 
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [("dynamic.7fffffffffffffff", (1 << 63) - 1), ("dynamic.8000000000000000", 0), ("dynamic.old", 0)],
+)
+def test_a_name_that_ends_in_no_version_means_none(name: str, version: int) -> None:
+    """A version is a zxid; what is too long for one would fit into no message."""
+    assert version_in_name(Path(name)) == version
+
+
 def test_groups_and_weights_make_quorums_hierarchical(tmp_path: Path) -> None:
     text = THREE_SERVERS + "group.1=1:10\nweight.1=2\n"
 
@@ -436,6 +446,17 @@ def test_groups_and_weights_make_quorums_hierarchical(tmp_path: Path) -> None:
 
     assert ensemble.groups == {1: (1, 10)}
     assert ensemble.weights == {1: 2, 10: 1}
+
+
+def test_an_oracle_leaves_no_room_for_groups(tmp_path: Path) -> None:
+    text = THREE_SERVERS + "group.1=1:10\nweight.1=2\noraclePath=DIR/oracle\n"
+
+    loaded = load_config(write_zoo_cfg(tmp_path, text, my_id="1"), {})
+
+    assert not loaded.config.ensemble.is_hierarchical
+    assert "group and weight lines have no effect: with oraclePath a majority counts" in messages(
+        loaded, "warning"
+    )
 
 
 @pytest.mark.parametrize(
@@ -446,8 +467,10 @@ def test_a_server_may_have_several_addresses_where_that_is_allowed(
 ) -> None:
     text = f"server.1=a:1:2|b:3:4:participant;5\n{key}"
 
-    (member,) = config_from(tmp_path, text, {"JVMFLAGS": flags}).ensemble.members.values()
+    config = config_from(tmp_path, text, {"JVMFLAGS": flags})
 
+    (member,) = config.ensemble.members.values()
+    assert config.multi_address_enabled
     assert member.addresses == (Address("a", 1, 2), Address("b", 3, 4))
     assert str(member) == "a:1:2|b:3:4:participant;0.0.0.0:5"
 

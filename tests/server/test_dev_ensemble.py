@@ -47,8 +47,9 @@ def free_base_port(members: int) -> int:
 # -- configuration
 
 
-def test_the_configuration_of_each_member_is_one_that_a_server_reads(tmp_path: Path) -> None:
-    members = plan_members(3, 1, 2181, tmp_path)
+@pytest.mark.parametrize("folder", ["data", "Données 動物"])
+def test_the_configuration_of_each_member_is_one_that_a_server_reads(tmp_path: Path, folder: str) -> None:
+    members = plan_members(3, 1, 2181, tmp_path / folder)
     prepare_folders(members)
 
     for member in members:

@@ -13,9 +13,10 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from jute.opcodes import OpCode
+from persistence.disk import RealDisk, replace_file
 from quorum.server_lines import Ensemble, read_ensemble
 from server.config import ServerConfig
-from server.ensemble_member import EnsembleMember, election_settings, peer_settings
+from server.ensemble_member import EnsembleMember, election_settings, oracle_of, peer_settings
 from server.metrics import MetricsReader
 from server.run import four_letter_words_of
 from server.server_stats import ServerStats
@@ -308,6 +309,37 @@ def test_srst_forgets_what_the_peer_counted_and_goes_on_counting() -> None:
     stats.reset()
     assert stats.ensemble is peers
     assert (peers.looks, peers.election_times.count) == (0, 0)
+
+
+def test_settings_of_the_election_port() -> None:
+    links = election_settings(ServerConfig(data_dir=Path("/data"), multi_address_enabled=True)).links
+    assert links.sends_all_addresses
+
+
+def test_limits_that_are_off() -> None:
+    """As in the original: 0 is no limit for a dial, and below zero is as good as not set."""
+    unset = ServerConfig(data_dir=Path("/data"), init_limit_ticks=10)
+    off = attrs.evolve(unset, connect_to_learner_master_limit_ticks=-1, cnx_timeout_ms=0)
+    assert peer_settings(off) == peer_settings(unset)
+    assert election_settings(off).links.connect_timeout_s == math.inf
+
+
+def test_an_oracle_that_cannot_be_read_says_no() -> None:
+    """It is somebody else's file, and may be replaced or gone at any time."""
+    disk = MemoryDisk()
+    ask = oracle_of(ServerConfig(data_dir=Path("/data"), oracle_path=Path("/oracle")), disk)
+    assert ask is not None
+    assert not ask()
+    replace_file(disk, Path("/oracle"), b"1\n")
+    assert ask()
+    replace_file(disk, Path("/oracle"), b"0\n")
+    assert not ask()
+
+
+def test_an_oracle_that_is_a_directory_says_no(tmp_path: Path) -> None:
+    ask = oracle_of(ServerConfig(data_dir=tmp_path, oracle_path=tmp_path), RealDisk())
+    assert ask is not None
+    assert not ask()
 
 
 def test_the_settings_of_observers_and_their_masters() -> None:

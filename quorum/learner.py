@@ -293,7 +293,7 @@ class Learning:
 
     async def _restore(self, link: LearnerLink, zxid: int) -> None:
         """Take the leader's tree. If it does not come whole, go back to what is on disk (ZOOKEEPER-3642)."""
-        restoring = self._replica.begin_restore()
+        restoring = await self._replica.begin_restore()
         rest: bytes | None = None
         is_whole = False
         try:

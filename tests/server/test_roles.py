@@ -269,6 +269,29 @@ def test_a_sync_with_nothing_under_way_is_answered_at_once() -> None:
     assert error_of(client) == 0
 
 
+@pytest.mark.parametrize("index", [0, 1])
+def test_who_only_syncs_is_not_read_from_for_ever(index: int) -> None:
+    """Each sync that waits is held by this server, and on a learner by the leader too."""
+    ensemble = ToyEnsemble(1)
+    server = ensemble.servers[index]
+    client, other = server.connect(), ensemble.leader.connect()
+    limits = server.state.limits
+    other.send(1, OpCode.SET_DATA, set_data("/"))  # on its way: whoever syncs now waits for it
+    syncs = pack(">i", 14) + pack(">ii", 7, OpCode.SYNC) + path_body("/a")
+    client.connection.received(syncs * 2 * limits.outstanding_max)
+    assert client.connection.is_paused
+    assert limits.outstanding_max < server.pipeline.outstanding <= limits.outstanding_max + 2
+
+    ensemble.settle()
+    answered = len(client.frames())
+    while client.connection.is_paused:
+        ensemble.settle()
+        answered += len(client.frames())
+    ensemble.settle()
+    assert answered + len(client.frames()) == 2 * limits.outstanding_max
+    assert server.pipeline.outstanding == server.pipeline.outstanding_bytes == 0
+
+
 def test_an_epoch_ends_before_its_counter_does() -> None:
     """The last zxid but one of the counter is the last; nothing is proposed behind it."""
     ensemble = ToyEnsemble()

@@ -356,6 +356,18 @@ def test_a_local_session_is_renewed_where_it_began_and_nowhere_else() -> None:
         assert there.connect(session_of=client).session_id == 0
 
 
+def test_a_leader_remembers_nothing_of_sessions_that_are_over() -> None:
+    """Whether all servers knew them or only the leader, and however they ended."""
+    for ensemble in (ToyEnsemble(1), local()):
+        for server in ensemble.servers:
+            server.connect().ask(OpCode.CLOSE_SESSION)
+            server.connect()
+        ensemble.pass_time(10_000 + TICK_MS)
+        ensemble.settle()
+        assert not ensemble.leading.sessions.by_id
+        assert not ensemble.leading.owners
+
+
 def test_local_sessions_expire_on_their_server() -> None:
     """Silently for all the others."""
     ensemble = local()

@@ -16,7 +16,6 @@ from functools import partial
 import structlog
 import trio
 
-from jute.record import DecodeError
 from jute.zxid import counter_of, epoch_of, format_zxid, make_zxid
 from persistence.log_format import zxid_of
 from persistence.offload import Offload
@@ -24,7 +23,7 @@ from quorum.broadcast import FOR_EVER, Broadcast
 from quorum.discovery import EpochAgreement, Summary
 from quorum.epochs import EpochKeeper
 from quorum.errors import PeerError
-from quorum.learner_links import LearnerLink, first_reason, ms_since, patience
+from quorum.learner_links import LearnerLink, ms_since, patience
 from quorum.learner_sync import LearnerSync, committed_proposal
 from quorum.membership import Membership
 from quorum.network import Network
@@ -464,20 +463,15 @@ class Leader:
 
     async def _serve_connection(self, stream: trio.abc.Stream) -> None:
         link = LearnerLink(stream, data_bytes_max=self._settings.data_bytes_max)
-        learner: Learner | None = None
+        if reason := await link.carry_on(partial(self._talk, link)):
+            log.warning("learner_gone", server=link.server_id, reason=reason)
+
+    async def _talk(self, link: LearnerLink) -> None:
+        learner = await self._greet(link)
         try:
-            with link.scope:
-                learner = await self._greet(link)
-                await self._serve_learner(learner)
-            if link.abort_reason is not None:
-                raise PeerError(link.abort_reason)
-        except* (PeerError, DecodeError) as failures:
-            server = None if learner is None else learner.server_id
-            log.warning("learner_gone", server=server, reason=first_reason(failures))
+            await self._serve_learner(learner)
         finally:
-            if learner is not None:
-                self._forget(learner)
-            await link.close()
+            self._forget(learner)
 
     def _forget(self, learner: Learner) -> None:
         """What it acked is no longer counted: when it comes back we may ask it to cut that off again."""
@@ -504,6 +498,7 @@ class Leader:
                 raise PeerError(f"server {info.server_id} has accepted epoch {epoch_of(zxid)}")
             if info.server_id == self._my_id:
                 raise PeerError(f"another server has our id {self._my_id}")
+            link.server_id = info.server_id
             self._connected(info.server_id, epoch_of(zxid))
             await self._epoch_proposed.wait()
             return Learner(

@@ -16,19 +16,19 @@ before, and says so itself: nothing is ever taken for granted because a leader a
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import structlog
 import trio
 
 from jute.opcodes import OpCode
-from jute.record import DecodeError
 from jute.zxid import epoch_of, format_zxid, make_zxid
 from persistence.errors import StorageError
 from persistence.log_format import follows
 from quorum.discovery import ALREADY_ACCEPTED
 from quorum.epochs import EpochKeeper
 from quorum.errors import PeerError
-from quorum.learner_links import LearnerLink, first_reason, ms_since, patience
+from quorum.learner_links import LearnerLink, ms_since, patience
 from quorum.membership import Membership
 from quorum.network import Network
 from quorum.observer_master import Asker, ObserverMaster, Relay
@@ -141,15 +141,10 @@ class Learning:
         except PeerError as failure:
             return str(failure)
         self._link = LearnerLink(stream, data_bytes_max=self._settings.data_bytes_max)
-        reason = ""
         try:
-            await self._learn(self._link)
-        except* (PeerError, DecodeError) as failures:
-            reason = first_reason(failures)
+            return await self._link.carry_on(partial(self._learn, self._link))
         finally:
             self._replica.on_logged(_nobody)
-            await self._link.close()
-        return reason
 
     async def _dial_master(self, masters: Sequence[Member]) -> trio.abc.Stream | None:
         """The first that answers; each is given a tick.

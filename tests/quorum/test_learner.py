@@ -575,3 +575,19 @@ async def test_a_session_that_may_not_go_on(nursery: trio.Nursery) -> None:
     await in_step(leader)
     await leader.say(revalidated_packet(-1, SESSION, False))
     assert learner.service.revalidations == [(SESSION, False)]
+
+
+async def test_what_waits_for_the_leader_has_a_limit(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that takes nothing is given up before it costs us our memory."""
+    monkeypatch.setattr("quorum.learner_links.QUEUED_BYTES_MAX", 1000)
+    ours = LearnerUnderTest(nursery)
+    leader = await ours.follows()
+    await in_step(leader)
+    for cxid in range(100):  # and nobody lets them leave
+        ours.service.upstream.forward(0x1234, cxid, 5, bytes(100), ())
+    await wait_all_tasks_blocked()
+    assert ours.ended is not None
+    assert "bytes wait to be taken" in ours.ended
+    assert leader.is_closed()

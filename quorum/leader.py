@@ -19,6 +19,7 @@ import trio
 from jute.zxid import counter_of, epoch_of, format_zxid, make_zxid
 from persistence.log_format import zxid_of
 from persistence.offload import Offload
+from quorum.backlog import BACKLOG_BYTES_MAX, Backlog
 from quorum.broadcast import FOR_EVER, Broadcast
 from quorum.discovery import EpochAgreement, Summary
 from quorum.epochs import EpochKeeper
@@ -79,9 +80,18 @@ EPOCH_MAX = 0x7FFFFFFF  # a zxid has 64 bits, and a sign
 class Learner:
     """A learner as its leader sees it. (The learner's own side is learner.py.)"""
 
-    def __init__(self, link: LearnerLink, server_id: int, *, is_observer: bool, deadline_tick: float) -> None:
+    def __init__(
+        self,
+        link: LearnerLink,
+        server_id: int,
+        backlog: Backlog,
+        *,
+        is_observer: bool,
+        deadline_tick: float,
+    ) -> None:
         self.link = link
         self.server_id = server_id
+        self.backlog = backlog
         self.is_observer = is_observer
         self.is_forwarding = False  # it is sent every new proposal or commit
         self.is_gone = False
@@ -128,6 +138,7 @@ class Leader:
         self._sync = LearnerSync(settings, replica, offload, self._stats)
         self._on_established = on_established
         self.learners: dict[int, Learner] = {}
+        self._backlogs: dict[int, Backlog] = {}  # by server: it does not end with the connection
         self._tick = 0
         self._begun_at = trio.current_time()
         self._served_since: float | None = None
@@ -504,6 +515,7 @@ class Leader:
             return Learner(
                 link,
                 info.server_id,
+                self._backlogs.setdefault(info.server_id, Backlog()),
                 is_observer=type_ == OBSERVERINFO,
                 deadline_tick=self._tick
                 + self._in_ticks(self._settings.init_limit_s + self._settings.sync_limit_s),
@@ -589,12 +601,15 @@ class Leader:
         service = self._service
         assert service is not None
         service.begin_batch()
+        requests = body_bytes = 0
         for type_, zxid, data, ids in packets:
             if type_ == ACK:
                 self._acked(learner, zxid)
             elif type_ == REQUEST:
                 session, cxid, op, body = read_request(data)
                 service.forwarded(learner, session, cxid, op, body, ids or ())
+                requests += 1
+                body_bytes += len(body)
             elif type_ == PING:
                 for session, timeout_ms in read_sessions(data):
                     service.touch(session, timeout_ms)
@@ -607,6 +622,15 @@ class Leader:
                 log.warning("packet_not_understood", server=learner.server_id, type=type_)
         self._commit()
         self._end_batch()
+        if requests:
+            self._check_backlog(learner.backlog, requests, body_bytes)
+
+    def _check_backlog(self, backlog: Backlog, requests: int, body_bytes: int) -> None:
+        assert self._broadcast is not None
+        backlog.add(self._broadcast.last_proposed, requests, body_bytes)
+        backlog.committed(self._broadcast.last_committed)
+        if backlog.size_bytes > BACKLOG_BYTES_MAX:
+            raise PeerError(f"{backlog.size_bytes} bytes of its requests are not committed yet")
 
     def _acked(self, learner: Learner, zxid: int) -> None:
         assert self._broadcast is not None

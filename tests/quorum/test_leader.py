@@ -753,6 +753,42 @@ async def test_a_learner_that_takes_nothing_is_let_go(
     assert not first.is_closed()
 
 
+async def test_a_learner_that_forwards_without_end_is_let_go(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it may have under way is bounded, also by coming back; others go on meanwhile."""
+    monkeypatch.setattr("quorum.leader.BACKLOG_BYTES_MAX", 20_000)
+    flood = request_packet(SESSION, 1, 1, bytes(100), ()) * 10
+    ours = LeaderUnderTest(nursery, ensemble=ensemble_of(5))
+    await ours.leads()
+    _, _, _, fifth = (await ours.followed_by_all(1, 3, 4, 5)).values()
+    for _ in range(9):
+        await fifth.say(flood)
+        if fifth.is_closed():
+            break
+    assert fifth.is_closed()
+    assert len(ours.service.in_flight) == 20
+    again = await ours.followed_by(5)
+    await again.say(flood)
+    assert again.is_closed()
+    assert ours.ended is None
+
+
+async def test_a_learner_may_forward_as_long_as_it_is_committed(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten times as much as may wait."""
+    monkeypatch.setattr("quorum.leader.BACKLOG_BYTES_MAX", 20_000)
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    first = await ours.followed_by(1)
+    for n in range(1, 201):
+        await first.say(request_packet(SESSION, n, 1, bytes(100), ()))
+        await first.say(packet(ACK, E1 + n))
+    assert not first.is_closed()
+    assert ours.replica.last_zxid == E1 + 200
+
+
 async def test_who_says_nothing_at_all_is_let_go(nursery: trio.Nursery, mock_clock: MockClock) -> None:
     ours = LeaderUnderTest(nursery)
     await ours.leads()

@@ -7,7 +7,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from jute.quorum_records import LearnerInfo
 from jute.record import encode
-from quorum import leader as leader_module
+from quorum import proposals as proposals_module
 from quorum.learner_links import LearnerLink
 from quorum.packets import (
     ACK,
@@ -383,7 +383,7 @@ async def test_a_learner_far_behind_catches_up_with_a_leader_in_a_hurry(nursery:
             last = E2 + 5 * readings
             for each in range(last - 4, last + 1):
                 ours.leader._acked(ours.leader.learners[1], each)
-            ours.leader._commit()
+            ours.leader.proposals.commit()
         return found
 
     replica.logged_after = and_meanwhile  # type: ignore[assignment, method-assign]
@@ -868,7 +868,7 @@ async def test_an_epoch_ends_before_its_zxids_do(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """T47: the counter must not overflow into the next epoch's. Office is laid down at once."""
-    monkeypatch.setattr(leader_module, "LAST_COUNTER", 3)
+    monkeypatch.setattr(proposals_module, "LAST_COUNTER", 3)
     ours = LeaderUnderTest(nursery)
     await ours.leads()
     first = await ours.followed_by(1)

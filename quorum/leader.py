@@ -22,7 +22,7 @@ from quorum.backlog import BACKLOG_BYTES_MAX, Backlog
 from quorum.discovery import EpochAgreement, Summary
 from quorum.epochs import EpochKeeper
 from quorum.errors import PeerError
-from quorum.learner_links import LearnerLink, ms_since, patience
+from quorum.learner_links import LearnerLink, Strangers, ms_since, patience
 from quorum.learner_sync import LearnerSync, committed_proposal
 from quorum.led_learner import Learner
 from quorum.membership import Membership
@@ -86,6 +86,7 @@ class Leader:
         self._sync = LearnerSync(settings, replica, offload, self._stats)
         self._on_established = on_established
         self.learners: dict[int, Learner] = {}
+        self._strangers = Strangers()
         self._backlogs: dict[int, Backlog] = {}  # by server: it does not end with the connection
         self._tick = 0
         self._begun_at = trio.current_time()
@@ -283,7 +284,7 @@ class Leader:
     async def _greet(self, link: LearnerLink) -> Learner:
         """The beginning of discovery: who is it, and which epoch is there to be."""
         with patience(self._settings.init_limit_s):
-            type_, zxid, data, _ = await link.receive()
+            type_, zxid, data, _ = await self._strangers.first_packet(link)
             if type_ not in (FOLLOWERINFO, OBSERVERINFO):
                 raise PeerError(f"the first packet has type {type_}")
             info = read_learner_info(data)

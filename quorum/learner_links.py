@@ -23,6 +23,7 @@ _RECEIVE_BYTES = 256 << 10
 # A learner that takes nothing for so long that this much waits for it is let go: it can come back and be
 # brought up to date from the log.
 QUEUED_BYTES_MAX = 256 << 20
+STRANGERS_MAX = 64
 
 
 class LearnerLink:
@@ -169,6 +170,25 @@ class LearnerLink:
         if self._direct is not None:
             self._direct.close()
         await trio.aclose_forcefully(self._stream)
+
+
+class Strangers:
+    """Links whose other side has not said who it is. Each costs open files, so there are only so many: who
+    has waited longest goes first, for a learner speaks at once."""
+
+    def __init__(self) -> None:
+        self._links: dict[LearnerLink, None] = {}  # oldest first
+
+    async def first_packet(self, link: LearnerLink) -> Packet:
+        self._links[link] = None
+        if len(self._links) > STRANGERS_MAX:
+            oldest = next(iter(self._links))
+            del self._links[oldest]
+            oldest.abort("too many connect without a word")
+        try:
+            return await link.receive()
+        finally:
+            self._links.pop(link, None)
 
 
 def _same_socket(stream: trio.abc.Stream) -> socket.socket | None:

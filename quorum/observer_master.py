@@ -21,7 +21,7 @@ import trio
 from jute.zxid import counter_of, epoch_of, format_zxid, make_zxid
 from persistence.offload import Offload
 from quorum.errors import PeerError
-from quorum.learner_links import LearnerLink, ms_since, patience
+from quorum.learner_links import LearnerLink, Strangers, ms_since, patience
 from quorum.learner_sync import LearnerSync, committed_proposal
 from quorum.membership import Membership
 from quorum.network import Network
@@ -123,6 +123,7 @@ class ObserverMaster:
         self._relay = relay
         self._epoch = epoch
         self.observers: dict[int, Observer] = {}
+        self._strangers = Strangers()
         self._touched: dict[int, int] = {}  # timeouts of sessions that observers have heard
 
     @property
@@ -217,7 +218,7 @@ class ObserverMaster:
 
     async def _greet(self, link: LearnerLink) -> Observer:
         with patience(self._settings.init_limit_s):
-            type_, _, data, _ = await link.receive()
+            type_, _, data, _ = await self._strangers.first_packet(link)
         if type_ != OBSERVERINFO:
             raise PeerError(f"the first packet has type {type_}: only observers are served here")
         info = read_learner_info(data)

@@ -798,6 +798,22 @@ async def test_who_says_nothing_at_all_is_let_go(nursery: trio.Nursery, mock_clo
     assert nobody.is_closed()
 
 
+async def test_only_so_many_may_connect_without_a_word(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each costs open files, which the log needs. Who has waited longest goes; learners get through."""
+    monkeypatch.setattr("quorum.learner_links.STRANGERS_MAX", 3)
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    first = await ours.followed_by(1)
+    strangers = [await ours.dialled() for _ in range(5)]
+    assert [each.is_closed() for each in strangers] == [True, True, False, False, False]
+    third = await ours.followed_by(3)
+    assert [each.is_closed() for each in strangers] == [True, True, True, False, False]
+    assert not first.is_closed()
+    assert not third.is_closed()
+
+
 # --- The end of the term.
 
 

@@ -12,7 +12,7 @@ from server.client_protocol import OPENING
 from server.client_sessions import first_session_id
 from server.not_serving import NotServingPipeline
 from server.standing import FOLLOWER, LEADER, READ_ONLY
-from server.txns import CLOSE_SESSION, CREATE_SESSION, ERROR, decode_txn
+from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, ERROR, decode_txn
 from tests.server.one_server import START_MS, TICK_MS, Client
 from tests.server.toy_ensemble import ToyEnsemble, ToyServer, deliver, path_body
 
@@ -223,6 +223,21 @@ def test_every_forwarded_request_takes_a_zxid_of_its_own() -> None:
     ensemble.leading.forwarded(learner, 99, 10, CREATE_SESSION, b"", ())
     assert last_txn(ensemble) == (zxid + 4, 10, ERROR, (MarshallingError.code,))
     ensemble.settle()
+
+
+@pytest.mark.parametrize("session", [0, CONTAINER_OWNER])
+def test_what_no_session_owns_does_not_end_with_one(session: int) -> None:
+    """No server gives out these ids: they mark nodes that are nobody's, or containers."""
+    ensemble = ToyEnsemble()
+    learner = ensemble.learners[0]
+    ensemble.leading.forwarded(learner, session, 1, CREATE_SESSION, pack(">i", 10_000), ())
+    for op, path in ((OpCode.CREATE, "/e"), (OpCode.CREATE_CONTAINER, "/c")):
+        body = encode(create(path, CreateMode.EPHEMERAL if op == OpCode.CREATE else CreateMode.CONTAINER))
+        ensemble.leading.forwarded(learner, session, 2, op, body, ())
+    ensemble.leading.forwarded(learner, session, 3, CLOSE_SESSION, b"", ())
+    assert last_txn(ensemble)[2:] == (CLOSE_SESSION, ([],))
+    ensemble.settle()
+    assert all({b"/", b"/c"} <= server.tree.bodies.keys() for server in ensemble.servers)
 
 
 def test_what_cannot_be_read_is_answered_by_the_learner_itself() -> None:

@@ -1,12 +1,12 @@
-"""Leading: agree on an epoch, bring learners up to date, then propose and commit.
+"""Leading: agree on an epoch, bring learners up to date, then listen to them until too few are left.
 
     lead
     ├── one task for each learner: handshake, synchronisation, then its packets; a second one sends
     └── pings, and a look at who is still there, twice in a tick
 
-The decisions are pure and elsewhere: discovery.py, synchronization.py, broadcast.py. What is done between two
-awaits is one step: a learner's queue gets the last that is committed and the first that is proposed anew in
-the same step, so it misses none (ZOOKEEPER-3104).
+The decisions are pure and elsewhere: discovery.py, synchronization.py, broadcast.py. What is proposed and
+committed is in proposals.py. What is done between two awaits is one step: a learner's queue gets the last
+that is committed and the first that is proposed anew in the same step, so it misses none (ZOOKEEPER-3104).
 """
 
 import math
@@ -16,41 +16,32 @@ from functools import partial
 import structlog
 import trio
 
-from jute.record import DecodeError
 from jute.zxid import counter_of, epoch_of, format_zxid, make_zxid
-from persistence.log_format import zxid_of
 from persistence.offload import Offload
-from quorum.broadcast import FOR_EVER, Broadcast
+from quorum.backlog import BACKLOG_BYTES_MAX, Backlog
 from quorum.discovery import EpochAgreement, Summary
 from quorum.epochs import EpochKeeper
 from quorum.errors import PeerError
-from quorum.learner_links import LearnerLink, first_reason, ms_since, patience
+from quorum.learner_links import LearnerLink, Strangers, ms_since, patience
 from quorum.learner_sync import LearnerSync, committed_proposal
+from quorum.led_learner import Learner
 from quorum.membership import Membership
 from quorum.network import Network, address_of
 from quorum.packets import (
     ACK,
     ACKEPOCH,
-    COMMIT,
-    COMMITANDACTIVATE,
     FOLLOWERINFO,
-    INFORM,
-    INFORMANDACTIVATE,
     LEADERINFO,
     NEWLEADER,
     OBSERVERINFO,
     PING,
-    PROPOSAL,
     PROTOCOL_VERSION,
     REQUEST,
     REVALIDATE,
-    SYNC,
     UPTODATE,
     Packet,
     int_data,
-    long_data,
     packet,
-    packets_without_data,
     read_int,
     read_learner_info,
     read_request,
@@ -59,52 +50,18 @@ from quorum.packets import (
     revalidated_packet,
 )
 from quorum.peer_stats import PeerStats
-from quorum.reconfiguration import (
-    Reconfiguration,
-    designated_leader,
-    is_reconfiguration,
-    keeps_leading,
-    next_ensemble,
-)
-from quorum.replica import LeaderService, Replica
-from quorum.server_lines import Ensemble, config_text
+from quorum.proposals import Proposals
+from quorum.replica import Replica
+from quorum.server_lines import config_text
 from quorum.settings import PeerSettings
 
 log = structlog.get_logger()
 
-# Before the counter of an epoch overflows a new epoch must begin; some room is left for what is under way.
-LAST_COUNTER = 0xFFFF0000
 EPOCH_MAX = 0x7FFFFFFF  # a zxid has 64 bits, and a sign
 
 
-class Learner:
-    """A learner as its leader sees it. (The learner's own side is learner.py.)"""
-
-    def __init__(self, link: LearnerLink, server_id: int, *, is_observer: bool, deadline_tick: float) -> None:
-        self.link = link
-        self.server_id = server_id
-        self.is_observer = is_observer
-        self.is_forwarding = False  # it is sent every new proposal or commit
-        self.is_gone = False
-        self.is_synced = False  # it has acked NEWLEADER: before that it acks no proposal
-        self.is_sending = False  # its queue is being sent: before that a ping would end up in a snapshot
-        self.deadline_tick = deadline_tick
-        self.awaited_ack: tuple[int, float] | None = None  # a proposal it was sent, and when
-
-    def sync_done(self) -> None:
-        self.link.send(packet(SYNC, 0))
-
-    def sent_proposal(self, zxid: int, now: float) -> None:
-        if self.awaited_ack is None and self.is_synced:
-            self.awaited_ack = (zxid, now)
-
-    def acked(self, zxid: int) -> None:
-        if self.awaited_ack is not None and zxid >= self.awaited_ack[0]:
-            self.awaited_ack = None
-
-
 class Leader:
-    """One term of office. `lead` returns why it ended; `successor` is who leads then, if that is settled."""
+    """One term of office. `lead` returns why it ended."""
 
     def __init__(
         self,
@@ -130,6 +87,8 @@ class Leader:
         self._sync = LearnerSync(settings, replica, offload, self._stats, self._serving.is_set)
         self._on_established = on_established
         self.learners: dict[int, Learner] = {}
+        self._strangers = Strangers()
+        self._backlogs: dict[int, Backlog] = {}  # by server: it does not end with the connection
         self._tick = 0
         self._begun_at = trio.current_time()
         self._served_since: float | None = None
@@ -140,16 +99,9 @@ class Leader:
         self._epoch_accepted = trio.Event()
         self._synced: set[int] = set()  # who has acked NEWLEADER
         self._quorum_synced = trio.Event()
-        self._must_end: str | None = None
+        self._is_hopeless = False
         self._establishing = trio.CancelScope()
-        self._ends_now = trio.Event()  # we must end, and there is nothing to wait for
-        self._asked_config: Ensemble | None = None  # to be proposed by the next transaction
-        self._config_zxid: int | None = None  # of the reconfiguration under way
-        self._is_deposed = False  # the configuration in force makes another the leader: nothing more commits
-        self.successor: int | None = None
-        self._service: LeaderService | None = None
-        self._broadcast: Broadcast | None = None
-        self._own_logged = 0
+        self._proposals: Proposals | None = None  # once the epoch is known
 
     # -- the term of office
 
@@ -182,7 +134,9 @@ class Leader:
         with trio.move_on_after(self._settings.init_limit_s) as self._establishing:
             await self._establish()
         if self._establishing.cancelled_caught:
-            return self._must_end or "no quorum of followers took over this server's history in time"
+            if self._is_hopeless:
+                return "there is no quorum without servers that know more than this one"
+            return "no quorum of followers took over this server's history in time"
         self._serve()
         return await self._keep_leading()
 
@@ -203,6 +157,16 @@ class Leader:
         return "broadcast" if self._serving.is_set() else "synchronization"
 
     @property
+    def proposals(self) -> Proposals:
+        assert self._proposals is not None
+        return self._proposals
+
+    @property
+    def successor(self) -> int | None:
+        """Who leads next, if that is settled."""
+        return None if self._proposals is None else self._proposals.successor
+
+    @property
     def uptime_ms(self) -> int:
         return 0 if self._served_since is None else ms_since(self._served_since)
 
@@ -214,7 +178,15 @@ class Leader:
         if self._agreement.connected(server_id, accepted_epoch):
             self._epochs.accept(self._agreement.epoch)  # before anybody is told
             self._membership.give_first_version(self._epoch_zxid)
-            self._broadcast = Broadcast(self._epoch_zxid, self._membership.verifier())
+            self._proposals = Proposals(
+                self._epoch_zxid,
+                self.learners,
+                self._alive,
+                membership=self._membership,
+                replica=self._replica,
+                stats=self._stats,
+                rules=self._settings.reconfig,
+            )
             self._epoch_proposed.set()
 
     def _epoch_acked(self, server_id: int, theirs: Summary) -> None:
@@ -230,7 +202,7 @@ class Leader:
     def _give_up_if_hopeless(self) -> None:
         """An election finds a leader sooner than our patience ends."""
         if self._agreement.is_hopeless:
-            self._must_end = "there is no quorum without servers that know more than this one"
+            self._is_hopeless = True
             self._establishing.cancel()
 
     def _new_leader_acked(self, server_id: int) -> None:
@@ -246,10 +218,7 @@ class Leader:
 
     def _serve(self) -> None:
         epoch = self._agreement.epoch
-        self._own_logged = self._epoch_zxid
-        self._complete_config()
-        self._replica.on_logged(self._logged)
-        self._service = self._replica.lead(epoch, self)
+        self.proposals.begin()
         self._on_established(epoch)
         self._serving.set()
         self._served_since = trio.current_time()
@@ -263,12 +232,13 @@ class Leader:
 
     async def _keep_leading(self) -> str:
         """Twice in a tick let the learners know that we are there; once, see whether they are."""
+        proposals = self.proposals
         while True:
             for is_whole_tick in (False, True):
                 with trio.move_on_after(self._settings.tick_s / 2):
-                    await self._ends_now.wait()
-                if self._must_end:
-                    return self._must_end
+                    await proposals.ends_now.wait()
+                if proposals.must_end:
+                    return proposals.must_end
                 self._ping()
                 if is_whole_tick:
                     self._tick += 1
@@ -280,8 +250,7 @@ class Leader:
         return alive | {self._my_id}
 
     def _ping(self) -> None:
-        assert self._broadcast is not None
-        ping = packet(PING, self._broadcast.last_proposed)
+        ping = packet(PING, self.proposals.last_proposed)
         late_since = trio.current_time() - self._settings.sync_limit_s
         for learner in list(self.learners.values()):
             if learner.awaited_ack is not None and learner.awaited_ack[1] < late_since:
@@ -290,213 +259,34 @@ class Leader:
                 learner.link.send(ping)
                 learner.link.flush()
 
-    # -- proposals (quorum.replica.Proposer) and commits
-
-    def append(self, payload: bytes) -> None:
-        broadcast = self._broadcast
-        assert broadcast is not None
-        if self._asked_config is not None:
-            self._propose_config(payload)
-        zxid = broadcast.propose(payload)
-        self._stats.proposals += 1
-        self._stats.proposal_sizes.add(len(payload))
-        assert zxid == zxid_of(payload), (zxid, payload)
-        if counter_of(zxid) >= LAST_COUNTER:
-            self._must_end = "the epoch has used up its zxids"
-            self._ends_now.set()
-        self._replica.log(payload)
-        proposal = packet(PROPOSAL, zxid, payload)
-        now = 0.0
-        for learner in self.learners.values():
-            if learner.is_forwarding and not learner.is_observer:
-                learner.link.send(proposal)
-                if learner.awaited_ack is None:
-                    now = now or trio.current_time()
-                    learner.sent_proposal(zxid, now)
-
-    def flush(self) -> None:
-        self._flush_links()
-        self._replica.flush_log()
-
-    def _flush_links(self) -> None:
-        for learner in self.learners.values():
-            if learner.is_sending:
-                learner.link.flush()
-
-    def _logged(self, count: int) -> None:
-        """Our own ack."""
-        assert self._broadcast is not None
-        self._own_logged += count
-        self._broadcast.acked(self._my_id, self._own_logged)
-        self._commit()
-        self._end_batch()
-
-    def _commit(self) -> None:
-        if self._is_deposed:
-            return
-        if self._config_zxid is not None:
-            self._commit_up_to(self._config_zxid - 1)
-            self._commit_config(self._config_zxid)
-        else:
-            self._commit_up_to(FOR_EVER)
-
-    def _commit_up_to(self, zxid: int) -> None:
-        """A sync is answered between the commits it stands between: a learner that heard of the later ones
-        first would take them for somebody else's (T2)."""
-        broadcast, service = self._broadcast, self._service
-        assert broadcast is not None
-        if service is None:
-            return
-        while payloads := broadcast.commit(up_to=min(zxid, service.sync_due)):
-            self._announce(payloads)
-            self._stats.commits += len(payloads)
-            service.committed(len(payloads))
-
-    def _announce(self, payloads: list[bytes]) -> None:
-        """Let the learners know what is committed last."""
-        assert self._broadcast is not None
-        last = self._broadcast.last_committed
-        zxids = range(last - len(payloads) + 1, last + 1)
-        commits = packets_without_data(COMMIT, zxids)
-        informs = b""
-        for learner in self.learners.values():
-            if not learner.is_forwarding:
-                continue
-            if learner.is_observer:
-                informs = informs or b"".join(
-                    [packet(INFORM, zxid, payload) for zxid, payload in zip(zxids, payloads, strict=True)]
-                )
-                learner.link.send(informs)
-            else:
-                learner.link.send(commits)
-
-    def _end_batch(self) -> None:
-        if self._service is not None:
-            self._service.end_batch()
-        self._flush_links()
-
-    # -- reconfiguration
-
-    def new_config(
-        self,
-        joining: str | None,
-        leaving: str | None,
-        new_members: str | None,
-        from_version: int,
-        zxid: int,
-    ) -> str:
-        followers = [each for each in self.learners.values() if each.is_forwarding and not each.is_observer]
-        self._asked_config = next_ensemble(
-            Reconfiguration(
-                joining=joining, leaving=leaving, new_members=new_members, from_version=from_version
-            ),
-            self._membership.committed,
-            self._membership.last_seen,
-            version=zxid,
-            rules=self._settings.reconfig,
-            verifier_of=self._membership.verifier_of,
-            synced=self._alive() & {self._my_id, *(each.server_id for each in followers)},
-        )
-        return config_text(self._asked_config)
-
-    def _propose_config(self, payload: bytes) -> None:
-        """The transaction to be proposed is the reconfiguration asked for, or what became of it instead.
-
-        It and all that follow need both quorums, so both must be known, here and on disk, before it leaves.
-        """
-        asked, self._asked_config = self._asked_config, None
-        assert asked is not None
-        assert self._broadcast is not None
-        if asked.version == zxid_of(payload) and is_reconfiguration(payload):
-            self._membership.see(asked)
-            self._broadcast.propose_members(self._membership.verifier_of(asked))
-            self._config_zxid = asked.version
-
-    def _commit_config(self, zxid: int) -> None:
-        """If the reconfiguration can be committed, put it in force and tell everybody who leads from now on.
-
-        If that is another they leave us, by their own doing: so we know that they have heard it.
-        """
-        broadcast, service = self._broadcast, self._service
-        assert broadcast is not None
-        if not (payloads := broadcast.commit(up_to=zxid)):
-            return
-        assert service is not None
-        self._config_zxid = None
-        before, now = self._membership.committed, self._membership.last_seen
-        designated = designated_leader(self._my_id, before, now, broadcast.logged, zxid)
-        self._membership.activate(now)
-        self._announce_config(zxid, payloads[0], designated)
-        self._stats.commits += 1
-        service.committed(1)
-        if keeps_leading(self._my_id, before, now):
-            broadcast.settle_members()
-            self._commit_up_to(FOR_EVER)
-        else:
-            self.successor = designated
-            self._depose()
-
-    def _announce_config(self, zxid: int, payload: bytes, designated: int) -> None:
-        commit = packet(COMMITANDACTIVATE, zxid, long_data(designated))
-        inform = packet(INFORMANDACTIVATE, zxid, long_data(designated) + payload)
-        for learner in self.learners.values():
-            if learner.is_forwarding:
-                learner.link.send(inform if learner.is_observer else commit)
-
-    def _complete_config(self) -> None:
-        """What a quorum took over with our history is in force: a reconfiguration that nobody completed, or
-        the first version (ZOOKEEPER-1324)."""
-        before, now = self._membership.committed, self._membership.last_seen
-        self._membership.activate(now)
-        self._broadcast = Broadcast(self._epoch_zxid, self._membership.verifier())
-        if not keeps_leading(self._my_id, before, now):
-            self._depose()
-
-    def _depose(self) -> None:
-        self._is_deposed = True
-        self._must_end = "the configuration in force has another leader"
-        self._end_if_abandoned()
-
-    def _end_if_abandoned(self) -> None:
-        if self._is_deposed and not self.learners:
-            self._ends_now.set()
-
     # -- one learner
 
     async def _serve_connection(self, stream: trio.abc.Stream) -> None:
         address = address_of(stream)
         link = LearnerLink(stream, data_bytes_max=self._settings.data_bytes_max)
-        learner: Learner | None = None
+        if reason := await link.carry_on(partial(self._talk, link)):
+            log.warning("learner_gone", server=link.server_id, address=address, reason=reason)
+
+    async def _talk(self, link: LearnerLink) -> None:
+        learner = await self._greet(link)
         try:
-            with link.scope:
-                learner = await self._greet(link)
-                await self._serve_learner(learner)
-            if link.abort_reason is not None:
-                raise PeerError(link.abort_reason)
-        except* (PeerError, DecodeError) as failures:
-            server = None if learner is None else learner.server_id
-            log.warning("learner_gone", server=server, address=address, reason=first_reason(failures))
+            await self._serve_learner(learner)
         finally:
-            if learner is not None:
-                self._forget(learner)
-            await link.close()
+            self._forget(learner)
 
     def _forget(self, learner: Learner) -> None:
-        """What it acked is no longer counted: when it comes back we may ask it to cut that off again."""
         if learner.is_gone:
             return
         learner.is_gone = True
         learner.is_forwarding = learner.is_sending = False
         if self.learners.get(learner.server_id) is learner:
             del self.learners[learner.server_id]
-            if self._broadcast is not None:
-                self._broadcast.forget(learner.server_id)
-            self._end_if_abandoned()
+            self.proposals.forget(learner.server_id)
 
     async def _greet(self, link: LearnerLink) -> Learner:
         """The beginning of discovery: who is it, and which epoch is there to be."""
         with patience(self._settings.init_limit_s):
-            type_, zxid, data, _ = await link.receive()
+            type_, zxid, data, _ = await self._strangers.first_packet(link)
             if type_ not in (FOLLOWERINFO, OBSERVERINFO):
                 raise PeerError(f"the first packet has type {type_}")
             info = read_learner_info(data)
@@ -506,11 +296,13 @@ class Leader:
                 raise PeerError(f"server {info.server_id} has accepted epoch {epoch_of(zxid)}")
             if info.server_id == self._my_id:
                 raise PeerError(f"another server has our id {self._my_id}")
+            link.server_id = info.server_id
             self._connected(info.server_id, epoch_of(zxid))
             await self._epoch_proposed.wait()
             return Learner(
                 link,
                 info.server_id,
+                self._backlogs.setdefault(info.server_id, Backlog()),
                 is_observer=type_ == OBSERVERINFO,
                 deadline_tick=self._tick
                 + self._in_ticks(self._settings.init_limit_s + self._settings.sync_limit_s),
@@ -574,8 +366,7 @@ class Leader:
         if before is not None:
             self._forget(before)
             before.link.abort("the server has connected anew")
-        if self._broadcast is not None:
-            self._broadcast.forget(learner.server_id)
+        self.proposals.forget(learner.server_id)
         self.learners[learner.server_id] = learner
 
     async def _listen_to(self, learner: Learner) -> None:
@@ -594,15 +385,19 @@ class Leader:
         return math.ceil(seconds / self._settings.tick_s)
 
     def _received(self, learner: Learner, packets: list[Packet]) -> None:
-        service = self._service
+        proposals = self.proposals
+        service = proposals.service
         assert service is not None
         service.begin_batch()
+        requests = body_bytes = 0
         for type_, zxid, data, ids in packets:
             if type_ == ACK:
                 self._acked(learner, zxid)
             elif type_ == REQUEST:
                 session, cxid, op, body = read_request(data)
                 service.forwarded(learner, session, cxid, op, body, ids or ())
+                requests += 1
+                body_bytes += len(body)
             elif type_ == PING:
                 for session, timeout_ms in read_sessions(data):
                     service.touch(session, timeout_ms)
@@ -613,27 +408,31 @@ class Leader:
                 learner.link.send(revalidated_packet(zxid, session, is_valid))
             else:
                 log.warning("packet_not_understood", server=learner.server_id, type=type_)
-        self._commit()
-        self._end_batch()
+        proposals.commit()
+        proposals.end_batch()
+        if requests:
+            self._check_backlog(learner.backlog, requests, body_bytes)
+
+    def _check_backlog(self, backlog: Backlog, requests: int, body_bytes: int) -> None:
+        backlog.add(self.proposals.last_proposed, requests, body_bytes)
+        backlog.committed(self.proposals.last_committed)
+        if backlog.size_bytes > BACKLOG_BYTES_MAX:
+            raise PeerError(f"{backlog.size_bytes} bytes of its requests are not committed yet")
 
     def _acked(self, learner: Learner, zxid: int) -> None:
-        assert self._broadcast is not None
-        if zxid > self._broadcast.last_proposed:
+        if zxid > self.proposals.last_proposed:
             raise PeerError(f"{format_zxid(zxid)} is acked, which was never proposed")
         learner.acked(zxid)
         if counter_of(zxid) and epoch_of(zxid) == self._agreement.epoch and not learner.is_observer:
-            self._broadcast.acked(learner.server_id, zxid)
+            self.proposals.acked(learner.server_id, zxid)
 
     # -- synchronisation
 
     def _begin_forwarding(self, learner: Learner, after: int) -> None:
         """In one step: queue what is committed after `after`, then what is proposed, and begin to forward."""
-        link, broadcast = learner.link, self._broadcast
-        assert broadcast is not None
         for zxid, payload in self._replica.committed_log:
             if zxid > after:
-                link.send(committed_proposal(payload))
+                learner.link.send(committed_proposal(payload))
         if not learner.is_observer:
-            for zxid, payload in broadcast.proposals():
-                link.send(packet(PROPOSAL, zxid, payload))
+            self.proposals.send_outstanding(learner)
         learner.is_forwarding = True

@@ -16,19 +16,19 @@ before, and says so itself: nothing is ever taken for granted because a leader a
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import structlog
 import trio
 
 from jute.opcodes import OpCode
-from jute.record import DecodeError
 from jute.zxid import epoch_of, format_zxid, make_zxid
 from persistence.errors import StorageError
-from persistence.log_format import follows
+from persistence.log_format import TXN_HEADER_BYTES, follows, zxid_of
 from quorum.discovery import ALREADY_ACCEPTED
 from quorum.epochs import EpochKeeper
 from quorum.errors import PeerError
-from quorum.learner_links import LearnerLink, first_reason, ms_since, patience
+from quorum.learner_links import LearnerLink, ms_since, patience
 from quorum.membership import Membership
 from quorum.network import Network, dial_any, shown
 from quorum.observer_master import Asker, ObserverMaster, Relay
@@ -141,15 +141,10 @@ class Learning:
         except PeerError as failure:
             return str(failure)
         self._link = LearnerLink(stream, data_bytes_max=self._settings.data_bytes_max)
-        reason = ""
         try:
-            await self._learn(self._link)
-        except* (PeerError, DecodeError) as failures:
-            reason = first_reason(failures)
+            return await self._link.carry_on(partial(self._learn, self._link))
         finally:
             self._replica.on_logged(_nobody)
-            await self._link.close()
-        return reason
 
     async def _dial_master(self, masters: Sequence[Member]) -> trio.abc.Stream | None:
         """The first that answers; each is given a tick.
@@ -254,9 +249,9 @@ class Learning:
             type_, zxid, data, _ = await self._next_packet(link)
             type_, data, designated = _without_activation(type_, data)
             if type_ in (PROPOSAL, INFORM):
-                self._check_next(zxid)
-                self._proposed.append((zxid, _given(data)))
-                self._see_config(_given(data))
+                payload = self._next_txn(zxid, data)
+                self._proposed.append((zxid, payload))
+                self._see_config(payload)
             if designated is not None:
                 self._activate(self._config_seen(zxid), designated)
                 self._leave_if_we_must()
@@ -305,7 +300,7 @@ class Learning:
 
     async def _restore(self, link: LearnerLink, zxid: int) -> None:
         """Take the leader's tree. If it does not come whole, go back to what is on disk (ZOOKEEPER-3642)."""
-        restoring = self._replica.begin_restore()
+        restoring = await self._replica.begin_restore()
         rest: bytes | None = None
         is_whole = False
         try:
@@ -322,12 +317,18 @@ class Learning:
                     await self._replica.reload()
         link.put_back(rest)
 
-    def _check_next(self, zxid: int) -> None:
-        """A hole in what we are sent must not become one in what we have: better to take all of it anew."""
+    def _next_txn(self, zxid: int, data: bytes | None) -> bytes:
+        """What a proposal carries. It goes into our log as it is, so it must be what the packet says.
+
+        A hole in what we are sent must not become one in what we have: better to take all of it anew.
+        """
+        if data is None or len(data) < TXN_HEADER_BYTES or zxid_of(data) != zxid:
+            raise PeerError(f"proposal {format_zxid(zxid)} does not carry its transaction")
         last, self._last_proposed = self._last_proposed, zxid
         if last is not None and not follows(last, zxid):
             self.needs_snapshot = True
             raise PeerError(f"proposal {format_zxid(zxid)} does not follow {format_zxid(last)}")
+        return data
 
     def _commit_now(self, zxid: int, mode: int) -> None:
         """Before NEWLEADER. What follows a snapshot is not logged: it will be in the snapshot we save."""
@@ -336,11 +337,11 @@ class Learning:
         _, payload = self._proposed.popleft()
         if zxid <= self._replica.last_zxid:
             return  # it was in the snapshot that was sent
+        self._replica.apply(payload)  # first: what cannot be applied must not be in the log
         if mode != SNAP and self._logs:
             self._replica.log(payload)
         elif mode != SNAP:
             self._replica.leave_unlogged()
-        self._replica.apply(payload)
 
     def _commit_later(self, zxid: int) -> None:
         """After NEWLEADER: applied when we serve."""
@@ -411,12 +412,10 @@ class Learning:
                 committed += 1
                 continue
             if type_ == PROPOSAL and not self._is_observer:
-                self._check_next(zxid)
-                self._take_proposal(service, zxid, _given(data))
+                self._take_proposal(service, zxid, self._next_txn(zxid, data))
                 continue
             if type_ == INFORM and self._is_observer:
-                self._check_next(zxid)
-                self._take_proposal(service, zxid, _given(data))
+                self._take_proposal(service, zxid, self._next_txn(zxid, data))
                 self._take_commit(zxid)
                 committed += 1
                 continue
@@ -524,8 +523,7 @@ class Learning:
         """Who asked for it is answered even if we leave then."""
         _, payload, designated = _without_activation(type_, data)
         if payload is not None:
-            self._check_next(zxid)
-            self._take_proposal(service, zxid, payload)
+            self._take_proposal(service, zxid, self._next_txn(zxid, payload))
         self._take_commit(zxid, designated)
         self._activate(self._config_seen(zxid), designated)
         service.committed(1)
@@ -569,7 +567,7 @@ def _without_activation(type_: int, data: bytes | None) -> tuple[int, bytes | No
     if type_ == COMMITANDACTIVATE:
         return COMMIT, None, read_long(data)
     if type_ == INFORMANDACTIVATE:
-        return INFORM, _given(data)[8:], read_long(data)
+        return INFORM, (data or b"")[8:], read_long(data)
     return type_, data, None
 
 
@@ -582,12 +580,6 @@ def _read_leaders_config(data: bytes | None) -> Ensemble | None:
     except (UnicodeDecodeError, BadValue) as failure:
         log.warning("leaders_configuration_not_understood", reason=str(failure))
         return None
-
-
-def _given(data: bytes | None) -> bytes:
-    if data is None:
-        raise PeerError("a proposal carries no transaction")
-    return data
 
 
 def _nobody(count: int) -> None:

@@ -7,7 +7,7 @@ batches: all packets that one read of the stream completed.
 """
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 import structlog
@@ -23,6 +23,7 @@ _RECEIVE_BYTES = 256 << 10
 # A learner that takes nothing for so long that this much waits for it is let go: it can come back and be
 # brought up to date from the log.
 QUEUED_BYTES_MAX = 256 << 20
+STRANGERS_MAX = 64
 
 
 class LearnerLink:
@@ -42,8 +43,9 @@ class LearnerLink:
         self._is_sending = False
         self._wake = trio.lowlevel.ParkingLot()
         self._is_flush_wanted = False
-        self.scope = trio.CancelScope()  # of the task that serves this link
-        self.abort_reason: str | None = None
+        self._scope = trio.CancelScope()  # of `carry_on`
+        self._abort_reason = ""
+        self.server_id: int | None = None  # of the other side, once it has said so
 
     # -- receiving
 
@@ -150,19 +152,51 @@ class LearnerLink:
             await self.send_now(b"".join(queued))
             self._is_sending = False
 
-    # -- the end
+    # -- from beginning to end
+
+    async def carry_on(self, conversation: Callable[[], Awaitable[None]]) -> str:
+        """Returns what ended the conversation, or nothing if it came to its end; the link is closed then."""
+        reason = ""
+        try:
+            with self._scope:
+                await conversation()
+            reason = self._abort_reason
+        except* (PeerError, DecodeError) as failures:
+            reason = _first_reason(failures)
+        finally:
+            await self.close()
+        return reason
 
     def abort(self, reason: str) -> None:
-        """Make whoever serves this link give it up."""
-        if self.abort_reason is None:
-            self.abort_reason = reason
-            self.scope.cancel()
+        """Make `carry_on` end."""
+        if not self._abort_reason:
+            self._abort_reason = reason
+            self._scope.cancel()
 
     async def close(self) -> None:
         """At once: what is queued is lost."""
         if self._direct is not None:
             self._direct.close()
         await trio.aclose_forcefully(self._stream)
+
+
+class Strangers:
+    """Links whose other side has not said who it is. Each costs open files, so there are only so many: who
+    has waited longest goes first, for a learner speaks at once."""
+
+    def __init__(self) -> None:
+        self._links: dict[LearnerLink, None] = {}  # oldest first
+
+    async def first_packet(self, link: LearnerLink) -> Packet:
+        self._links[link] = None
+        if len(self._links) > STRANGERS_MAX:
+            oldest = next(iter(self._links))
+            del self._links[oldest]
+            oldest.abort("too many connect without a word")
+        try:
+            return await link.receive()
+        finally:
+            self._links.pop(link, None)
 
 
 def _same_socket(stream: trio.abc.Stream) -> socket.socket | None:
@@ -189,7 +223,7 @@ def patience(seconds: float) -> Iterator[None]:
         raise PeerError(f"the other side took longer than {seconds:g} s (initLimit)") from failure
 
 
-def first_reason(failures: BaseExceptionGroup[BaseException]) -> str:
+def _first_reason(failures: BaseExceptionGroup[BaseException]) -> str:
     """Why a link ended: one reason is enough."""
     first: BaseException = failures
     while isinstance(first, BaseExceptionGroup):

@@ -18,11 +18,10 @@ from typing import Protocol
 import structlog
 import trio
 
-from jute.record import DecodeError
 from jute.zxid import counter_of, epoch_of, format_zxid, make_zxid
 from persistence.offload import Offload
 from quorum.errors import PeerError
-from quorum.learner_links import LearnerLink, first_reason, ms_since, patience
+from quorum.learner_links import LearnerLink, Strangers, ms_since, patience
 from quorum.learner_sync import LearnerSync, committed_proposal
 from quorum.membership import Membership
 from quorum.network import Network, address_of
@@ -124,6 +123,7 @@ class ObserverMaster:
         self._relay = relay
         self._epoch = epoch
         self.observers: dict[int, Observer] = {}
+        self._strangers = Strangers()
         self._touched: dict[int, int] = {}  # timeouts of sessions that observers have heard
 
     @property
@@ -201,20 +201,15 @@ class ObserverMaster:
             data_bytes_max=settings.data_bytes_max,
             queued_bytes_max=settings.observer_master_queued_bytes_max,
         )
-        observer: Observer | None = None
+        if reason := await link.carry_on(partial(self._talk, link)):
+            log.warning("observer_gone", server=link.server_id, address=address, reason=reason)
+
+    async def _talk(self, link: LearnerLink) -> None:
+        observer = await self._greet(link)
         try:
-            with link.scope:
-                observer = await self._greet(link)
-                await self._serve_observer(observer)
-            if link.abort_reason is not None:
-                raise PeerError(link.abort_reason)
-        except* (PeerError, DecodeError) as failures:
-            server = None if observer is None else observer.server_id
-            log.warning("observer_gone", server=server, address=address, reason=first_reason(failures))
+            await self._serve_observer(observer)
         finally:
-            if observer is not None:
-                self._forget(observer)
-            await link.close()
+            self._forget(observer)
 
     def _forget(self, observer: Observer) -> None:
         observer.is_gone = True
@@ -224,12 +219,13 @@ class ObserverMaster:
 
     async def _greet(self, link: LearnerLink) -> Observer:
         with patience(self._settings.init_limit_s):
-            type_, _, data, _ = await link.receive()
+            type_, _, data, _ = await self._strangers.first_packet(link)
         if type_ != OBSERVERINFO:
             raise PeerError(f"the first packet has type {type_}: only observers are served here")
         info = read_learner_info(data)
         if info.config_version > self._membership.committed.version:
             raise PeerError(f"server {info.server_id} knows a newer configuration than we do")
+        link.server_id = info.server_id
         return Observer(link, info.server_id)
 
     async def _serve_observer(self, observer: Observer) -> None:

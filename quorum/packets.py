@@ -50,6 +50,7 @@ _SESSION = Struct(">qi")
 _VALIDITY = Struct(">q?")
 _NONE = _INT.pack(-1)
 _IDS_MAX: Final = 10_000
+_IDS_BYTES_MAX: Final = 4 << 20
 _REMEMBERED_BYTES_MAX: Final = 4096
 
 
@@ -196,6 +197,8 @@ def _read_ids(buffer: bytes, at: int, count: int) -> tuple[AuthIds, int]:
             raise Truncated("an id")
         (length,) = _INT.unpack_from(buffer, at)
         at += _INT.size + max(length, 0)
+        if at - start > _IDS_BYTES_MAX:
+            raise DecodeError(f"a packet lists ids of {at - start} bytes")
     if at > size:
         raise Truncated("an id")
     decode_ids = _decode_ids_once if at - start <= _REMEMBERED_BYTES_MAX else _decode_ids

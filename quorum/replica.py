@@ -162,7 +162,7 @@ class Replica(Protocol):
     def snapshot_stream(self) -> Iterator[bytes]:
         """The whole tree as SNAP sends it, in pieces; the tree may change while they are taken."""
 
-    def begin_restore(self) -> "Restoring":
+    async def begin_restore(self) -> "Restoring":
         """Empty the tree, to be filled from a leader's stream."""
 
     async def adopt_snapshot(self) -> None:

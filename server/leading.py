@@ -40,7 +40,7 @@ class LeadingPipeline(OrderingPipeline):
         self, state: ServerState, sessions: Sessions, local: Sessions, preparer: Preparer, sink: TxnSink
     ) -> None:
         super().__init__(state, sessions, local, preparer, sink, LEADER)
-        self._owners: dict[int, Origin | None] = {}  # None: ourselves; absent: nobody has asked yet
+        self.owners: dict[int, Origin | None] = {}  # None: ourselves; absent: nobody has asked yet
         self._zxid_max = preparer.zxid | _COUNTER_MAX
 
     @property
@@ -78,7 +78,8 @@ class LeadingPipeline(OrderingPipeline):
 
     def hold(self, connection: ClientConnection, session: Session) -> None:
         super().hold(connection, session)
-        self._owners[session.id] = None
+        if session.id in self.sessions.by_id:  # else it is local: nobody can forward for it
+            self.owners[session.id] = None
 
     def _upgrade_for(self, connection: ClientConnection, op: int, body: bytes) -> None:
         """Let all servers know a local session that is about to own an ephemeral node."""
@@ -105,7 +106,7 @@ class LeadingPipeline(OrderingPipeline):
             return self.preparer.close_session(session, cxid, self.wall_ms)
         if op == CREATE_SESSION:
             return self._create_session(origin, session, cxid, body)
-        if self.sessions.is_alive(session) and self._owners.setdefault(session, origin) is not origin:
+        if self.sessions.is_alive(session) and self.owners.setdefault(session, origin) is not origin:
             return self.preparer.refuse(session, cxid, SessionMoved(), self.wall_ms)
         if op not in WRITES:
             return self.preparer.refuse(session, cxid, Unimplemented(), self.wall_ms)
@@ -119,7 +120,7 @@ class LeadingPipeline(OrderingPipeline):
             return self.preparer.refuse(session, cxid, MarshallingError(), self.wall_ms)
         timeout_ms: int = _INT.unpack_from(body)[0]
         self.sessions.open(session, timeout_ms, self.now_ms)
-        self._owners[session] = origin
+        self.owners[session] = origin
         return self.preparer.create_session(session, timeout_ms, self.wall_ms, cxid)
 
     def revalidate(self, origin: Origin, session: int, timeout_ms: int) -> bool:
@@ -130,7 +131,7 @@ class LeadingPipeline(OrderingPipeline):
         if before is not None:
             before.close()
         self.sessions.open(session, timeout_ms, self.now_ms)
-        self._owners[session] = origin
+        self.owners[session] = origin
         return True
 
     def touch(self, session: int, timeout_ms: int) -> None:
@@ -149,4 +150,4 @@ class LeadingPipeline(OrderingPipeline):
 
     def _session_closed(self, session_id: int, connection: ClientConnection | None) -> None:
         super()._session_closed(session_id, connection)
-        self._owners.pop(session_id, None)
+        self.owners.pop(session_id, None)

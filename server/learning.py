@@ -80,6 +80,7 @@ class LearningPipeline(Pipeline):
         waiting.append((connection, cxid, op, self.now_ms, frame_bytes))
 
     def sync(self, connection: ClientConnection, xid: int, path: bytes) -> None:
+        self.outstanding_bytes += len(path)
         self._syncs.append((connection, xid, path, self.now_ms))
         self._upstream.forward(connection.session_id, xid, _SYNC, path, connection.ids)
 
@@ -89,6 +90,7 @@ class LearningPipeline(Pipeline):
             log.warning("sync_answered_unasked")
             return
         connection, xid, body, started_ms = self._syncs.popleft()
+        self.outstanding_bytes -= len(body)
         if connection.state != CLOSED:
             elapsed_ms = self.now_ms - started_ms
             self.stats.reads.add(elapsed_ms)
@@ -96,11 +98,11 @@ class LearningPipeline(Pipeline):
 
     @property
     def outstanding(self) -> int:
-        return len(self.in_flight) + self._waiting_count + self.queued_reads
+        return len(self.in_flight) + self._waiting_count + len(self._syncs) + self.queued_reads
 
     @property
     def is_congested(self) -> bool:
-        in_flight = len(self.in_flight) + self._waiting_count + self.queued_reads
+        in_flight = len(self.in_flight) + self._waiting_count + len(self._syncs) + self.queued_reads
         return in_flight > self.limits.outstanding_max or self.outstanding_bytes > OUTSTANDING_BYTES_MAX
 
     # -- transactions

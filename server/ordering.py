@@ -13,7 +13,7 @@ from jute.errors import MarshallingError, SessionExpired, ZkError
 from jute.opcodes import OpCode
 from server.client_protocol import CLOSED, ClientConnection
 from server.client_sessions import Sessions
-from server.pipeline import Pipeline, ServerState
+from server.pipeline import OUTSTANDING_BYTES_MAX, Pipeline, ServerState
 from server.prepare_txn import Preparer
 from server.standing import STANDALONE
 from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, Txn
@@ -50,9 +50,11 @@ class OwnSync:
         self._xid = xid
         self._body = body
         self._started_ms = pipeline.now_ms
+        pipeline.outstanding_bytes += len(body)
 
     def sync_done(self) -> None:
         """Answer, unless the client is gone."""
+        self._pipeline.outstanding_bytes -= len(self._body)
         if self._connection.state != CLOSED:
             pipeline = self._pipeline
             elapsed_ms = pipeline.now_ms - self._started_ms
@@ -104,6 +106,15 @@ class OrderingPipeline(Pipeline):
     @property
     def pending_syncs(self) -> int:
         return len(self._syncs)
+
+    @property
+    def outstanding(self) -> int:
+        return len(self.in_flight) + len(self._syncs) + self.queued_reads
+
+    @property
+    def is_congested(self) -> bool:
+        in_flight = len(self.in_flight) + len(self._syncs) + self.queued_reads
+        return in_flight > self.limits.outstanding_max or self.outstanding_bytes > OUTSTANDING_BYTES_MAX
 
     @property
     def sync_due(self) -> int:

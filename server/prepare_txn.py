@@ -486,7 +486,9 @@ class Preparer:
         self._order.append((change.zxid, path))
 
     def _ephemerals_of(self, session: int) -> list[bytes]:
-        """What the session will own when its close is applied."""
+        """What the session will own when its close is applied. Other owners than sessions have no end."""
+        if not self._tree.is_ephemeral_owner(session):
+            return []
         owned = {
             path: None
             for path in self._tree.ephemerals.get(session, ())

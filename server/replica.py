@@ -294,8 +294,12 @@ class Replica:
         """The whole tree as SNAP sends it, in pieces; the tree may change while they are taken."""
         return stream_chunks(self.stored.view())
 
-    def begin_restore(self) -> "Restoring":
-        """Empty the tree, to be filled from a leader's stream; `adopt_snapshot` makes it count."""
+    async def begin_restore(self) -> "Restoring":
+        """Empty the tree, to be filled from a leader's stream; `adopt_snapshot` makes it count.
+
+        A snapshot that goes on from the last role would become one of half a tree, and pass for our history.
+        """
+        await self._give_up_snapshot()
         self._is_loaded = False
         return Restoring(self, self.stored.begin_stream())
 

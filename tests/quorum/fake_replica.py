@@ -139,7 +139,8 @@ class FakeReplica:
             at += 1
         yield END_OF_STREAM
 
-    def begin_restore(self) -> "FakeRestoring":
+    async def begin_restore(self) -> "FakeRestoring":
+        await trio.lowlevel.checkpoint()
         self.tree.clear()
         self.committed_log.clear()
         self._streamed = True

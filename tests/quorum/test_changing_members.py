@@ -74,8 +74,8 @@ async def reconfigure(
 ) -> Ensemble:
     """What a client asks for, prepared and proposed as the server would."""
     zxid = ours.service._next_zxid
-    text = ours.leader.new_config(joining, leaving, None, -1, zxid)
-    asked = ours.leader._asked_config
+    text = ours.leader.proposals.new_config(joining, leaving, None, -1, zxid)
+    asked = ours.leader.proposals._asked_config
     assert asked is not None
     assert text == config_text(asked)
     ours.service._append(reconfig_txn(asked))
@@ -136,10 +136,10 @@ async def test_until_it_is_in_force_both_quorums_are_needed(nursery: trio.Nurser
 async def test_one_at_a_time_and_only_with_a_quorum_that_is_there(nursery: trio.Nursery) -> None:
     ours, followers = await leading(nursery, 1, 2)
     with pytest.raises(NewConfigNoQuorum):
-        ours.leader.new_config(f"{FOURTH},{FOURTH.replace('4', '5')}", "1", None, -1, E1 + 1)
+        ours.leader.proposals.new_config(f"{FOURTH},{FOURTH.replace('4', '5')}", "1", None, -1, E1 + 1)
     await reconfigure(ours, leaving="1")
     with pytest.raises(ReconfigInProgress):
-        ours.leader.new_config(None, "2", None, -1, E1 + 2)
+        ours.leader.proposals.new_config(None, "2", None, -1, E1 + 2)
     await followers[2].say(packet(ACK, E1 + 1))
     await reconfigure(ours, joining=f"server.1={FOUR.members[1]}")
 
@@ -147,7 +147,7 @@ async def test_one_at_a_time_and_only_with_a_quorum_that_is_there(nursery: trio.
 async def test_one_that_fails_after_all_changes_nothing(nursery: trio.Nursery) -> None:
     """The client may not write the config node, say: its transaction is an error, and needs no new quorum."""
     ours, followers = await leading(nursery, 1, 2)
-    ours.leader.new_config(None, "1", None, -1, E1 + 1)
+    ours.leader.proposals.new_config(None, "1", None, -1, E1 + 1)
     await ours.propose(b"an error")
     await followers[1].say(packet(ACK, E1 + 1))
     assert show(followers[1].heard()) == ["PROPOSAL 1/1", "COMMIT 1/1"]

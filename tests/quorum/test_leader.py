@@ -7,7 +7,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from jute.quorum_records import LearnerInfo
 from jute.record import encode
-from quorum import leader as leader_module
+from quorum import proposals as proposals_module
 from quorum.learner_links import LearnerLink
 from quorum.packets import (
     ACK,
@@ -383,7 +383,7 @@ async def test_a_learner_far_behind_catches_up_with_a_leader_in_a_hurry(nursery:
             last = E2 + 5 * readings
             for each in range(last - 4, last + 1):
                 ours.leader._acked(ours.leader.learners[1], each)
-            ours.leader._commit()
+            ours.leader.proposals.commit()
         return found
 
     replica.logged_after = and_meanwhile  # type: ignore[assignment, method-assign]
@@ -816,6 +816,42 @@ async def test_a_learner_that_takes_nothing_is_let_go(
     assert not first.is_closed()
 
 
+async def test_a_learner_that_forwards_without_end_is_let_go(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it may have under way is bounded, also by coming back; others go on meanwhile."""
+    monkeypatch.setattr("quorum.leader.BACKLOG_BYTES_MAX", 20_000)
+    flood = request_packet(SESSION, 1, 1, bytes(100), ()) * 10
+    ours = LeaderUnderTest(nursery, ensemble=ensemble_of(5))
+    await ours.leads()
+    _, _, _, fifth = (await ours.followed_by_all(1, 3, 4, 5)).values()
+    for _ in range(9):
+        await fifth.say(flood)
+        if fifth.is_closed():
+            break
+    assert fifth.is_closed()
+    assert len(ours.service.in_flight) == 20
+    again = await ours.followed_by(5)
+    await again.say(flood)
+    assert again.is_closed()
+    assert ours.ended is None
+
+
+async def test_a_learner_may_forward_as_long_as_it_is_committed(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten times as much as may wait."""
+    monkeypatch.setattr("quorum.leader.BACKLOG_BYTES_MAX", 20_000)
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    first = await ours.followed_by(1)
+    for n in range(1, 201):
+        await first.say(request_packet(SESSION, n, 1, bytes(100), ()))
+        await first.say(packet(ACK, E1 + n))
+    assert not first.is_closed()
+    assert ours.replica.last_zxid == E1 + 200
+
+
 async def test_who_says_nothing_at_all_is_let_go(nursery: trio.Nursery, mock_clock: MockClock) -> None:
     ours = LeaderUnderTest(nursery)
     await ours.leads()
@@ -823,6 +859,22 @@ async def test_who_says_nothing_at_all_is_let_go(nursery: trio.Nursery, mock_clo
     nobody = await ours.dialled()
     await pass_time(mock_clock, INIT_LIMIT_S)
     assert nobody.is_closed()
+
+
+async def test_only_so_many_may_connect_without_a_word(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each costs open files, which the log needs. Who has waited longest goes; learners get through."""
+    monkeypatch.setattr("quorum.learner_links.STRANGERS_MAX", 3)
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    first = await ours.followed_by(1)
+    strangers = [await ours.dialled() for _ in range(5)]
+    assert [each.is_closed() for each in strangers] == [True, True, False, False, False]
+    third = await ours.followed_by(3)
+    assert [each.is_closed() for each in strangers] == [True, True, True, False, False]
+    assert not first.is_closed()
+    assert not third.is_closed()
 
 
 # --- The end of the term.
@@ -895,7 +947,7 @@ async def test_an_epoch_ends_before_its_zxids_do(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """T47: the counter must not overflow into the next epoch's. Office is laid down at once."""
-    monkeypatch.setattr(leader_module, "LAST_COUNTER", 3)
+    monkeypatch.setattr(proposals_module, "LAST_COUNTER", 3)
     ours = LeaderUnderTest(nursery)
     await ours.leads()
     first = await ours.followed_by(1)

@@ -27,6 +27,7 @@ from quorum.packets import (
     revalidated_packet,
 )
 from tests.quorum.fake_replica import FakeReplica, stream_of, txn, txns
+from tests.quorum.machines import ServerMachine, creating, names_of
 from tests.quorum.scripted_peers import (
     CONFIG,
     INIT_LIMIT_S,
@@ -367,7 +368,7 @@ async def test_a_proposal_that_was_left_out_is_noticed_while_we_serve(nursery: t
         ([packet(DIFF, 0), proposal(E1 + 1), proposal(E1 + 2), commit(E1 + 2)], "oldest"),
         ([packet(DIFF, 0), proposal(E1 + 1), proposal(E1 + 3)], "does not follow"),
         ([packet(DIFF, 0), proposal(E1 + 2), proposal(E1 + 1)], "does not follow"),
-        ([packet(DIFF, 0), packet(PROPOSAL, E1 + 1)], "carries no transaction"),
+        ([packet(DIFF, 0), packet(PROPOSAL, E1 + 1)], "does not carry its transaction"),
         ([packet(DIFF, 0), UP_TO_DATE], "before NEWLEADER"),
         ([packet(DIFF, 0), new_leader(2)], "epoch 2"),
         ([packet(DIFF, 0), new_leader(), commit(E1 + 1)], "oldest"),
@@ -376,7 +377,10 @@ async def test_a_proposal_that_was_left_out_is_noticed_while_we_serve(nursery: t
         ([unhex("0000000d 0000000000000000 7fffffff ffffffff")], "larger than"),
         ([packet(DIFF, 0), new_leader(), UP_TO_DATE, commit(E1 + 1)], "oldest"),
         ([packet(DIFF, 0), new_leader(), UP_TO_DATE, proposal(E1 + 1), commit(E1 + 2)], "oldest"),
-        ([packet(DIFF, 0), new_leader(), UP_TO_DATE, packet(PROPOSAL, E1 + 1)], "no transaction"),
+        (
+            [packet(DIFF, 0), new_leader(), UP_TO_DATE, packet(PROPOSAL, E1 + 1)],
+            "does not carry its transaction",
+        ),
         ([packet(DIFF, 0), new_leader(), UP_TO_DATE, packet(REVALIDATE, -1)], "no session"),
     ],
 )
@@ -594,3 +598,52 @@ async def test_a_session_that_may_not_go_on(nursery: trio.Nursery) -> None:
     await in_step(leader)
     await leader.say(revalidated_packet(-1, SESSION, False))
     assert learner.service.revalidations == [(SESSION, False)]
+
+
+async def test_what_waits_for_the_leader_has_a_limit(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that takes nothing is given up before it costs us our memory."""
+    monkeypatch.setattr("quorum.learner_links.QUEUED_BYTES_MAX", 1000)
+    ours = LearnerUnderTest(nursery)
+    leader = await ours.follows()
+    await in_step(leader)
+    for cxid in range(100):  # and nobody lets them leave
+        ours.service.upstream.forward(0x1234, cxid, 5, bytes(100), ())
+    await wait_all_tasks_blocked()
+    assert ours.ended is not None
+    assert "bytes wait to be taken" in ours.ended
+    assert leader.is_closed()
+
+
+# --- What no leader should send.
+
+
+@pytest.mark.parametrize("is_serving", [False, True])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        creating(E1 + 2)[:31],
+        creating(E1 + 2)[:40],
+        creating(E1 + 3),
+    ],
+    ids=["nothing", "half a header", "half a node", "another zxid"],
+)
+async def test_what_is_no_transaction_is_not_logged(
+    nursery: trio.Nursery, payload: bytes, is_serving: bool
+) -> None:
+    """The link ends; whatever starts from our disk afterwards can read it."""
+    machine = ServerMachine().with_history([E1 + 1], accepted=1, current=1)
+    ours = LearnerUnderTest(await machine.boot(nursery), machine=machine)
+    leader = await ours.follows(1)
+    await leader.say(packet(DIFF, E1 + 1))
+    if is_serving:
+        await leader.say(new_leader())
+        await leader.say(UP_TO_DATE)
+    await leader.say(packet(PROPOSAL, E1 + 2, payload), commit(E1 + 2))
+    assert ours.ended is not None
+    await machine.replica.retire()
+    assert machine.names() == names_of([E1 + 1])
+    await machine.crash()
+    assert machine.names_on_disk() == names_of([E1 + 1])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from quorum.errors import PeerError
-from quorum.learner_links import LearnerLink, first_reason, patience
+from quorum.learner_links import LearnerLink, patience
 from quorum.packets import ACK, PING, PROPOSAL, Packet, packet
 
 LIMIT = 1 << 20
@@ -174,23 +174,36 @@ async def test_too_much_that_waits_ends_the_link() -> None:
     """The first reason is the one that counts."""
     here, _ = memory_stream_pair()
     link = link_over(here, queued_bytes_max=100)
-    with link.scope:
+
+    async def conversation() -> None:
         for _ in range(20):
             link.send(packet(PING, 1))
         link.abort("another reason")
         await trio.sleep_forever()
-    assert link.abort_reason == "120 bytes wait to be taken"
+
+    assert await link.carry_on(conversation) == "120 bytes wait to be taken"
 
 
-# --- Time and reasons.
+async def test_a_conversation_ends_with_what_the_other_side_did_wrong() -> None:
+    """One reason is enough; the link is closed."""
+    here, there = memory_stream_pair()
+
+    async def conversation() -> None:
+        raise ExceptionGroup("outer", [ExceptionGroup("inner", [PeerError("why"), PeerError("also")])])
+
+    assert await link_over(here).carry_on(conversation) == "why"
+    assert await there.receive_some() == b""
+
+
+async def test_a_conversation_may_come_to_its_end() -> None:
+    here, _ = memory_stream_pair()
+    assert await link_over(here).carry_on(trio.lowlevel.checkpoint) == ""
+
+
+# --- Time.
 
 
 async def test_patience_ends(autojump_clock: MockClock) -> None:
     with pytest.raises(PeerError, match="longer than 5 s"), patience(5):
         await trio.sleep_forever()
     assert trio.current_time() == 5
-
-
-def test_one_reason_is_enough() -> None:
-    inner = ExceptionGroup("inner", [PeerError("why"), PeerError("also")])
-    assert first_reason(ExceptionGroup("outer", [inner])) == "why"

@@ -249,6 +249,7 @@ def test_the_longest_packet_is_read_and_a_longer_one_refused_at_once() -> None:
         "00000001 ffffffffffffffff ffffffff fffffffe",  # -2 ids
         "00000001 ffffffffffffffff ffffffff 7fffffff",
         "00000001 ffffffffffffffff ffffffff 00000001 fffffffe 00000000",  # a scheme of -2 bytes
+        "00000001 ffffffffffffffff ffffffff 00000001 7fffffff 00000000",  # one that would never be all there
     ],
 )
 def test_what_is_no_packet_is_refused_and_not_waited_for(malformed: str) -> None:

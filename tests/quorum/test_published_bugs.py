@@ -497,8 +497,8 @@ async def test_zookeeper_2247_a_leader_whose_disk_fails_does_not_go_on(nursery: 
     assert ours.established == [2]
     machine.disk.faults["write_at"] = OSError(28, "No space left on device")
     machine.disk.faults["create"] = OSError(28, "No space left on device")
-    ours.leader.append(creating(E2 + 1))
-    ours.leader.flush()
+    ours.leader.proposals.append(creating(E2 + 1))
+    ours.leader.proposals.flush()
     await wait_all_tasks_blocked()
     assert machine.is_dead
     assert follower.is_closed()

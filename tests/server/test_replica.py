@@ -8,6 +8,7 @@ from random import Random
 from struct import pack, unpack_from
 from typing import Any, TypeVar, TypeVarTuple
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -313,7 +314,7 @@ async def leaders_stream(*payloads: bytes) -> bytes:
 
 
 async def restore(replica: Replica, stream: bytes, zxid: int) -> None:
-    restoring = replica.begin_restore()
+    restoring = await replica.begin_restore()
     assert restoring.feed(stream[:-5]) is None
     assert restoring.feed(stream[-5:] + b"more") == b"more"
     restoring.finish(zxid)
@@ -375,7 +376,7 @@ async def test_a_tree_that_never_came_whole_is_forgotten() -> None:
     stream = await leaders_stream(creating(1, path="/theirs"))
     async with running(disk) as replica:
         await logged(replica, creating(1), creating(2))
-        restoring = replica.begin_restore()
+        restoring = await replica.begin_restore()
         restoring.feed(stream[: len(stream) // 2])
         await replica.retire()
         assert replica.last_zxid == make_zxid(1, 2)
@@ -386,12 +387,42 @@ async def test_a_tree_that_never_came_whole_is_forgotten() -> None:
         assert b"/theirs" not in replica.tree.bodies
 
 
+async def test_a_snapshot_of_the_last_role_ends_before_a_leaders_tree_comes() -> None:
+    """It would be saved as our history, with what the tree has while it is being filled."""
+    disk = MemoryDisk()
+    stream = await leaders_stream(creating(1, path="/theirs"))
+    is_disk_free = trio.Event()
+
+    async def when_free(fn: Callable[[*Ts], T], *args: *Ts) -> T:
+        await is_disk_free.wait()
+        return fn(*args)
+
+    async def interrupted() -> None:
+        restoring = await replica.begin_restore()
+        restoring.feed(stream[: len(stream) // 2])
+
+    async with running(disk, snap_count=2) as replica, trio.open_nursery() as nursery:
+        replica.world = attrs.evolve(replica.world, snapshot_offload=when_free)
+        replica.learn(Upstream(), is_observer=False)
+        await logged(replica, *(creating(n) for n in (1, 2, 3)))
+        await trio.testing.wait_all_tasks_blocked()  # a snapshot has begun
+        await replica.retire()
+        nursery.start_soon(interrupted)
+        await trio.testing.wait_all_tasks_blocked()
+        is_disk_free.set()
+        await trio.testing.wait_all_tasks_blocked()
+
+    again = opened(disk)
+    assert again.last_zxid == make_zxid(1, 3)
+    assert {b"/n1", b"/n2", b"/n3"} <= again.tree.bodies.keys()
+
+
 async def test_a_stream_without_its_signature_is_refused() -> None:
     """It is not what a leader sends."""
     stream = await leaders_stream()
     async with running(MemoryDisk()) as replica:
         with pytest.raises(CorruptSnapshot, match="signature"):
-            replica.begin_restore().feed(stream[:-1] + b"!")
+            (await replica.begin_restore()).feed(stream[:-1] + b"!")
 
 
 @settings(max_examples=50, deadline=None)
@@ -404,7 +435,7 @@ def test_a_stream_may_be_cut_anywhere(sizes: list[int], behind: bytes) -> None:
     for n in range(1, 20):
         whole.apply(creating(n))
     stream = b"".join(whole.snapshot_stream()) + behind
-    restoring, rest, at = replica.begin_restore(), None, 0
+    restoring, rest, at = trio.run(replica.begin_restore), None, 0
     for size in [*sizes, len(stream)]:
         if rest is None:
             rest = restoring.feed(stream[at : at + size])
@@ -438,7 +469,7 @@ async def test_two_snapshots_at_a_time_number_their_acls_each_for_itself() -> No
         b"".join(replica.snapshot_stream())
         stream = b"".join([*pieces, *first])
     other = opened(MemoryDisk())
-    restoring = other.begin_restore()
+    restoring = await other.begin_restore()
     assert restoring.feed(stream) == b""
     restoring.finish(1)
     assert other.tree.acls[b"/m"] == replica.tree.acls[b"/m"]

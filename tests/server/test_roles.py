@@ -12,7 +12,7 @@ from server.client_protocol import OPENING
 from server.client_sessions import first_session_id
 from server.not_serving import NotServingPipeline
 from server.standing import FOLLOWER, LEADER, READ_ONLY
-from server.txns import CLOSE_SESSION, CREATE_SESSION, ERROR, decode_txn
+from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, ERROR, decode_txn
 from tests.server.one_server import START_MS, TICK_MS, Client
 from tests.server.toy_ensemble import ToyEnsemble, ToyServer, deliver, path_body
 
@@ -225,6 +225,21 @@ def test_every_forwarded_request_takes_a_zxid_of_its_own() -> None:
     ensemble.settle()
 
 
+@pytest.mark.parametrize("session", [0, CONTAINER_OWNER])
+def test_what_no_session_owns_does_not_end_with_one(session: int) -> None:
+    """No server gives out these ids: they mark nodes that are nobody's, or containers."""
+    ensemble = ToyEnsemble()
+    learner = ensemble.learners[0]
+    ensemble.leading.forwarded(learner, session, 1, CREATE_SESSION, pack(">i", 10_000), ())
+    for op, path in ((OpCode.CREATE, "/e"), (OpCode.CREATE_CONTAINER, "/c")):
+        body = encode(create(path, CreateMode.EPHEMERAL if op == OpCode.CREATE else CreateMode.CONTAINER))
+        ensemble.leading.forwarded(learner, session, 2, op, body, ())
+    ensemble.leading.forwarded(learner, session, 3, CLOSE_SESSION, b"", ())
+    assert last_txn(ensemble)[2:] == (CLOSE_SESSION, ([],))
+    ensemble.settle()
+    assert all({b"/", b"/c"} <= server.tree.bodies.keys() for server in ensemble.servers)
+
+
 def test_what_cannot_be_read_is_answered_by_the_learner_itself() -> None:
     """In its turn, and the leader hears nothing of it."""
     ensemble = ToyEnsemble()
@@ -267,6 +282,27 @@ def test_a_sync_with_nothing_under_way_is_answered_at_once() -> None:
     client = ToyEnsemble().leader.connect()
     client.send(1, OpCode.SYNC, path_body("/"))
     assert error_of(client) == 0
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_who_only_syncs_is_not_read_from_for_ever(index: int) -> None:
+    """Each sync that waits is held by this server, and on a learner by the leader too."""
+    ensemble = ToyEnsemble(1)
+    server = ensemble.servers[index]
+    client, other = server.connect(), ensemble.leader.connect()
+    limits = server.state.limits
+    other.send(1, OpCode.SET_DATA, set_data("/"))  # on its way: whoever syncs now waits for it
+    syncs = pack(">i", 14) + pack(">ii", 7, OpCode.SYNC) + path_body("/a")
+    client.connection.received(syncs * 2 * limits.outstanding_max)
+    assert client.connection.is_paused
+    assert limits.outstanding_max < server.pipeline.outstanding <= limits.outstanding_max + 2
+
+    answered = 0
+    for _ in range(4):
+        ensemble.settle()
+        answered += len(client.frames())
+    assert answered == 2 * limits.outstanding_max
+    assert server.pipeline.outstanding == server.pipeline.outstanding_bytes == 0
 
 
 def test_an_epoch_ends_before_its_counter_does() -> None:
@@ -331,6 +367,18 @@ def test_a_local_session_is_renewed_where_it_began_and_nowhere_else() -> None:
         client = here.connect()
         assert here.connect(session_of=client).session_id == client.session_id
         assert there.connect(session_of=client).session_id == 0
+
+
+def test_a_leader_remembers_nothing_of_sessions_that_are_over() -> None:
+    """Whether all servers knew them or only the leader, and however they ended."""
+    for ensemble in (ToyEnsemble(1), local()):
+        for server in ensemble.servers:
+            server.connect().ask(OpCode.CLOSE_SESSION)
+            server.connect()
+        ensemble.pass_time(10_000 + TICK_MS)
+        ensemble.settle()
+        assert not ensemble.leading.sessions.by_id
+        assert not ensemble.leading.owners
 
 
 def test_local_sessions_expire_on_their_server() -> None:

@@ -128,6 +128,7 @@ class Machine:
     def _cut_off(self, *, with_machine: bool) -> None:
         self.is_up = False
         self.down_since = trio.current_time()
+        self.checker.disturbed_at = self.down_since  # also where a fault set earlier takes effect only now
         self.server = None
         self.mounted.is_alive = False
         self.disk.die_after = None

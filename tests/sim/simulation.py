@@ -16,7 +16,7 @@ from random import Random
 import attrs
 import trio
 
-import quorum.leader
+import quorum.proposals
 from quorum.server_lines import read_config_text
 from server.leading import LeadingPipeline
 from tests.sim.checkers import Checker, Violation
@@ -50,15 +50,15 @@ def simulate(scenario: Scenario, print_trace: Print | None = None) -> Report:
     gc.collect()
     gc.disable()
     freeze, gc.freeze = gc.freeze, _nothing  # a server makes its tree permanent; here it is not
-    last_counter = quorum.leader.LAST_COUNTER
+    last_counter = quorum.proposals.LAST_COUNTER
     if scenario.zxids_per_epoch is not None:
-        quorum.leader.LAST_COUNTER = scenario.zxids_per_epoch
+        quorum.proposals.LAST_COUNTER = scenario.zxids_per_epoch
     try:
         run_repeatably(simulation.run, scenario.seed)
     except* Violation:
         pass
     finally:
-        quorum.leader.LAST_COUNTER = last_counter
+        quorum.proposals.LAST_COUNTER = last_counter
         gc.freeze = freeze
         gc.enable()
     return simulation.report(time.process_time() - started)

@@ -39,6 +39,10 @@ STRANGERS_MAX = 256  # connected servers that no configuration lists
 # How long a larger id is given to dial back before it is knocked at again. A knock that comes in so soon
 # after we dialled has crossed our dial: it is answered already.
 KNOCK_PATIENCE_S = 0.1
+# After so many connections that lasted no longer than this we wait as long before we dial again: whoever ends
+# them, such as a second server with the same id, would keep us busy with nothing else.
+SHORT_LINKS_MAX = 3
+SHORT_LINK_S = 1.0
 BIND_RETRY_S = 1
 BIND_REMEDY = "Stop whatever uses the port, or correct the server line, or myid"
 ANONYMOUS_OBSERVER = (1 << 63) - 1  # what observers of long ago called themselves
@@ -81,6 +85,9 @@ class _Peer:
     dialled_at: float = -math.inf  # when we dialled it, or knocked there
     called_from: Sequence[Endpoint] = ()  # where it asked to be dialled back
     failure: str | None = None  # why it could not be dialled, if it could not the last time
+    short_links: int = 0  # the last so many connections did not last
+    says_it_is_at: tuple[str, ...] = ()  # when it last called
+    is_doubtful: bool = False  # there may be two of it, and that was said
 
     def take_call(self) -> Sequence[Endpoint]:
         called_from, self.called_from = self.called_from, ()
@@ -163,6 +170,11 @@ class ElectionLinks:
                     dials.start_soon(self._dial, peer)
 
     async def _dial(self, peer: _Peer) -> None:
+        if peer.short_links >= SHORT_LINKS_MAX:
+            await trio.sleep(SHORT_LINK_S)
+            if peer.link is not None and not peer.called_from:  # it has called, which is as good
+                peer.dialling = None
+                return
         endpoints = [*peer.take_call(), *self._endpoints(peer.sid)]
         peer.dialled_at = trio.current_time()
         stream: trio.abc.Stream | None = None
@@ -290,6 +302,7 @@ class ElectionLinks:
         """Keep the connection of a larger id; call a smaller one back."""
         sid = self._sid_in(initiation)
         self._check_room_for(sid)
+        _see_whether_it_is_one(self._peer(sid), initiation.addresses)
         if sid > self._my_id:
             self._peer(sid).dialled_at = -math.inf  # the call we waited for
             await self._keep(self._peer(sid), stream, rest)
@@ -327,6 +340,7 @@ class ElectionLinks:
         """Talk over this connection until it breaks, or a newer one takes its place."""
         _drop_link(peer)
         scope = peer.link = trio.CancelScope()
+        up_since = trio.current_time()
         peer.called_from = ()
         peer.failure = None
         log.info("election_link_up", server=peer.sid, address=address_of(stream))
@@ -337,6 +351,8 @@ class ElectionLinks:
                     nursery.start_soon(self._receive_all, peer, stream, rest, scope)
         finally:
             await trio.aclose_forcefully(stream)
+        is_short = trio.current_time() < up_since + SHORT_LINK_S
+        peer.short_links = peer.short_links + 1 if is_short else 0
         if peer.link is scope:
             peer.link = None
             self._listener.link_lost(peer.sid)
@@ -381,6 +397,20 @@ async def _send_all(peer: _Peer, stream: trio.abc.Stream, scope: trio.CancelScop
                 await stream.send_all(frame(message))
     except _BROKEN:
         scope.cancel()
+
+
+def _see_whether_it_is_one(peer: _Peer, addresses: tuple[str, ...]) -> None:
+    """Two servers with one id push each other out, and no election ends. It may also have moved."""
+    before, peer.says_it_is_at = peer.says_it_is_at, addresses
+    if before and before != addresses and not peer.is_doubtful:
+        peer.is_doubtful = True
+        log.warning(
+            "server_calls_from_elsewhere",
+            server=peer.sid,
+            before=", ".join(before),
+            now=", ".join(addresses),
+            remedy=f"unless it was moved, two servers have the id {peer.sid}: correct the myid of one",
+        )
 
 
 def _drop_link(peer: _Peer) -> None:

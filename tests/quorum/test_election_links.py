@@ -422,6 +422,62 @@ async def test_a_server_with_several_addresses_listens_on_and_tells_all(
     nursery.cancel_scope.cancel()
 
 
+async def test_connections_that_do_not_last_are_not_all_we_do(two: Two, autojump_clock: MockClock) -> None:
+    """A second server with our id pushes us out as soon as we are in, and we it: each of us slows down."""
+    listener = await two.listen_as(ADDRESS_1)
+    times = []
+    for _ in range(8):
+        two.links.send(1, b"vote")
+        stream = await listener.accept()
+        times.append(trio.current_time())
+        assert await stream.receive_some(1000) == INITIATION_OF_2
+        await stream.aclose()
+        await wait_all_tasks_blocked()
+    assert times == [0, 0, 0, 1, 2, 3, 4, 5]
+
+
+async def test_a_connection_that_lasts_is_replaced_at_once(two: Two, autojump_clock: MockClock) -> None:
+    """However many before it did not last."""
+    listener = await two.listen_as(ADDRESS_1)
+    for seconds in (0, 0, 0, 5):
+        two.links.send(1, b"vote")
+        stream = await listener.accept()
+        await trio.sleep(seconds)
+        await stream.aclose()
+        await wait_all_tasks_blocked()
+    lost_at = trio.current_time()
+    two.links.send(1, b"vote")
+    await listener.accept()
+    assert trio.current_time() == lost_at
+
+
+async def test_who_calls_while_we_wait_to_dial_is_not_called(two: Two, autojump_clock: MockClock) -> None:
+    for _ in range(3):
+        await (await two.call(3)).aclose()
+    await wait_all_tasks_blocked()
+    listener = await two.listen_as(ADDRESS_3)
+    two.links.send(3, b"vote")
+    call = await two.call(3)
+    assert await read(call) == frame(b"vote")
+    with trio.move_on_after(5):
+        await listener.accept()
+        pytest.fail("it was knocked at")
+
+
+async def test_two_servers_with_one_id_are_told_of(two: Two, autojump_clock: MockClock) -> None:
+    """Once."""
+    with capture_logs() as logs:
+        for address in ("zoo3:3888", "zoo3:3888", "zoo4:3888", "zoo3:3888"):
+            await two.call(3, address)
+    (warning,) = [each for each in logs if each["log_level"] == "warning"]
+    assert (warning["event"], warning["before"], warning["now"]) == (
+        "server_calls_from_elsewhere",
+        "zoo3:3888",
+        "zoo4:3888",
+    )
+    assert "myid" in warning["remedy"]
+
+
 @given(st.binary(max_size=80), st.booleans())
 def test_no_bytes_bring_the_links_down(noise: bytes, is_after_opening: bool) -> None:
     """Whatever comes in, first thing or behind a proper opening."""

@@ -75,6 +75,7 @@ log = structlog.get_logger()
 _SYNC = int(OpCode.SYNC)
 # A leader that was elected a moment ago may not listen yet.
 _DIAL_PAUSES_S = (0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.1, 0.1)
+_SYNC_EVERY_BYTES = 256 << 10
 _MASTER_PATIENCE_TICKS = 2
 _MASTER_PAUSE_S = 0.1
 
@@ -123,6 +124,7 @@ class Learning:
         self._logs = not is_observer or settings.observer_logs
         self.needs_snapshot = needs_snapshot  # what is on disk cannot be cut back as the leader asked
         self._proposed: deque[tuple[int, bytes]] = deque()  # while synchronising: not applied yet
+        self._unsynced_bytes = 0  # about how much was handed to the log while synchronising
         self._committed_count = 0  # of these, that are committed since NEWLEADER
         self._last_proposed: int | None = None  # its zxid; None if whatever comes next is right
         self._uncommitted: deque[tuple[int, bytes]] = deque()  # handed to the service
@@ -273,10 +275,12 @@ class Learning:
                 return
 
     async def _next_packet(self, link: LearnerLink) -> Packet:
-        """Before we wait for more, what came is on disk: one sync for all of it, and if the disk is slow the
-        leader has to wait, not our memory to grow."""
+        """One sync for much of what we missed; and if the disk is slow the leader has to wait, not our memory
+        to grow."""
         while (received := link.next_packet()) is None:
-            await self._replica.log_drained()
+            if self._unsynced_bytes >= _SYNC_EVERY_BYTES:
+                self._unsynced_bytes = 0
+                await self._replica.log_drained()
             with patience(self._settings.init_limit_s):
                 await link.receive_more()
         return received
@@ -340,6 +344,7 @@ class Learning:
         self._replica.apply(payload)  # first: what cannot be applied must not be in the log
         if mode != SNAP and self._logs:
             self._replica.log(payload)
+            self._unsynced_bytes += len(payload)
         elif mode != SNAP:
             self._replica.leave_unlogged()
 

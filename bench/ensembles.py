@@ -3,6 +3,7 @@
 Load generators run side by side, one for each server that they talk to; their figures are added up.
 """
 
+import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from bench.measure import SETTINGS, SNAPSHOT_LOAD, WINDOW_SECONDS, Plan, Round, 
 from bench.snapshots import Span, split_windows
 from bench.workloads import (
     FAIL_OVER,
+    FOLDER_NODES,
     WRITING,
     Figure,
     Load,
@@ -41,8 +43,8 @@ def figures_of_rejoining(plan: Plan) -> list[Figure]:
 
 
 @contextmanager
-def three_servers(kind: Kind, plan: Plan) -> Iterator[Ensemble]:
-    settings = {**SETTINGS, "tickTime": 2000, "snapCount": plan.snap_count}
+def three_servers(kind: Kind, snap_count: int) -> Iterator[Ensemble]:
+    settings = {**SETTINGS, "tickTime": 2000, "snapCount": snap_count}
     with prepare_ensemble([kind] * SERVERS, settings, jvm_flags=OWN_SCRIPT_FLAGS) as ensemble:
         ensemble.begin()
         yield ensemble
@@ -59,7 +61,7 @@ def measure_three(
     """A Round for each kind. All ensembles live at the same time, and take turns load by load."""
     rounds: list[Round] = [{} for _ in kinds]
     with ExitStack() as running:
-        ensembles = [running.enter_context(three_servers(kind, plan)) for kind in kinds]
+        ensembles = [running.enter_context(three_servers(kind, plan.snap_count)) for kind in kinds]
         for load in loads if plan.warm_up_seconds else []:
             for ensemble in ensembles:
                 run_side_by_side(load, targets_of(load, ensemble), plan.warm_up_seconds / len(loads))
@@ -138,25 +140,28 @@ def fail_over_seconds(ensemble: Ensemble) -> float:
 def measure_rejoining(kind: Kind, plan: Plan) -> Round:
     """What clients of the leader and of a follower feel while the other follower catches up."""
     samples = {figure.name: Sample(failure="not reached") for figure in figures_of_rejoining(plan)}
-    with three_servers(kind, plan) as ensemble:
-        learner = ensemble.followers()[0]
-        ensemble[learner].stop()
-        try:
-            fill(ensemble[ensemble.wait_for_leader()], 0, plan.rejoin_size)
-            samples |= measure_rejoin("behind", ensemble, learner, plan)
-            ensemble[learner].stop()
-            ensemble.erase(learner)
-            samples |= measure_rejoin("empty", ensemble, learner, plan)
-        except LoadFailed as failed:
-            return {name: Sample(failure=str(failed)) for name in samples}
+    for how in REJOINS:
+        # Both kinds send a tree where the log since then is long beside a snapshot. So whoever is to be sent
+        # transactions is behind a leader that has taken none.
+        snap_count = 10 * plan.rejoin_size if how == "behind" else plan.snap_count
+        with three_servers(kind, snap_count) as ensemble:
+            try:
+                samples |= measure_rejoin(how, ensemble, plan)
+            except LoadFailed as failed:
+                samples |= {name: Sample(failure=str(failed)) for name in samples if how in name}
     return samples
 
 
-def measure_rejoin(how: Rejoin, ensemble: Ensemble, learner: int, plan: Plan) -> Round:
+def measure_rejoin(how: Rejoin, ensemble: Ensemble, plan: Plan) -> Round:
     """Clients send at a steady rate, first while all is quiet and then while the follower comes back."""
-    leader = ensemble.wait_for_leader()
-    (other,) = ensemble.others(leader, learner)
-    size = plan.rejoin_size
+    leader, size = ensemble.wait_for_leader(), plan.rejoin_size
+    learner, other = ensemble.others(leader)
+    fill(ensemble[leader], 0, FOLDER_NODES)  # what it has before it is behind
+    ensemble[learner].stop()
+    if how == "empty":
+        ensemble.erase(learner)
+    fill(ensemble[leader], FOLDER_NODES, size + FOLDER_NODES)
+    os.sync()  # what was deleted before this, and is discarded only now, would be felt for half a minute
     with ThreadPoolExecutor(1) as background:
         run = background.submit(
             run_side_by_side,

@@ -55,7 +55,7 @@ class Plan:
     snap_count: int = 100_000  # ZooKeeper's default: a snapshot after 50,000 to 100,000 transactions
     kills: int = 5  # of leaders
     rejoin_size: int = 1_000_000
-    rejoin_run_seconds: float = 90.0
+    rejoin_run_seconds: float = 75.0
     rejoin_load_per_second: float = 1000.0  # at each of two servers
 
 

@@ -26,8 +26,8 @@ import trio
 from jute.framing import FrameBuffer, FrameError, frame
 from jute.quorum_records import Initiation, decode_initiation, encode_initiation
 from jute.record import DecodeError, Truncated
-from quorum.errors import CannotListen, PeerError
-from quorum.network import Endpoint, Network, address_of, dial_any, shown
+from quorum.errors import BIND_REMEDY, CannotListen, PeerError
+from quorum.network import Endpoint, Network, address_of, dial_any, listen_at, shown
 from quorum.server_lines import Address, Ensemble, host_and_ports
 from quorum.setting_text import BadValue, port_number
 
@@ -44,7 +44,6 @@ KNOCK_PATIENCE_S = 0.1
 SHORT_LINKS_MAX = 3
 SHORT_LINK_S = 1.0
 BIND_RETRY_S = 1
-BIND_REMEDY = "Stop whatever uses the port, or correct the server line, or myid"
 ANONYMOUS_OBSERVER = (1 << 63) - 1  # what observers of long ago called themselves
 WILDCARDS = ("0.0.0.0", "::")
 CHUNK_BYTES = 65_536
@@ -243,7 +242,11 @@ class ElectionLinks:
         told = ""
         while True:
             try:
-                return await self._bind_all()
+                return await listen_at(
+                    self._network,
+                    self._endpoints(self._my_id),
+                    on_all_addresses=self._settings.listens_on_all,
+                )
             except OSError as error:
                 tries += 1
                 where = ", ".join(map(shown, self._endpoints(self._my_id)))
@@ -254,23 +257,6 @@ class ElectionLinks:
                     log.error("election_port_not_bound", reason=problem, remedy=BIND_REMEDY)
                 told = problem
             await trio.sleep(BIND_RETRY_S)
-
-    async def _bind_all(self) -> list[trio.abc.Listener[trio.abc.Stream]]:
-        """A listener for each of our addresses, or for none of them."""
-        listeners: list[trio.abc.Listener[trio.abc.Stream]] = []
-        endpoints = self._endpoints(self._my_id)
-        if self._settings.listens_on_all:
-            wanted: list[tuple[str | None, int]] = [(None, port) for port in {port for _, port in endpoints}]
-        else:
-            wanted = list(endpoints)
-        try:
-            for host, port in wanted:
-                listeners += await self._network.listen(host, port)
-        except BaseException:
-            for listener in listeners:
-                await trio.aclose_forcefully(listener)
-            raise
-        return listeners
 
     async def _accept(self, stream: trio.abc.Stream) -> None:
         address = address_of(stream)

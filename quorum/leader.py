@@ -21,12 +21,12 @@ from persistence.offload import Offload
 from quorum.backlog import BACKLOG_BYTES_MAX, Backlog
 from quorum.discovery import EpochAgreement, Summary
 from quorum.epochs import EpochKeeper
-from quorum.errors import PeerError
+from quorum.errors import BIND_REMEDY, CannotListen, PeerError
 from quorum.learner_links import LearnerLink, Strangers, ms_since, patience
 from quorum.learner_sync import LearnerSync, committed_proposal
 from quorum.led_learner import Learner
 from quorum.membership import Membership
-from quorum.network import Network, address_of
+from quorum.network import Network, address_of, listen_at
 from quorum.packets import (
     ACK,
     ACKEPOCH,
@@ -57,6 +57,8 @@ from quorum.settings import PeerSettings
 
 log = structlog.get_logger()
 
+LISTEN_TRIES_MAX = 3
+LISTEN_RETRY_S = 1
 EPOCH_MAX = 0x7FFFFFFF  # a zxid has 64 bits, and a sign
 
 
@@ -106,13 +108,8 @@ class Leader:
     # -- the term of office
 
     async def lead(self) -> str:
-        """Lead as long as a quorum follows; returns what ended it."""
-        try:
-            listeners = await self._listen()
-        except OSError as failure:
-            await trio.sleep(self._settings.tick_s)
-            lines = ", ".join(map(str, self._membership.me.addresses))
-            return f"cannot listen for learners (server.{self._my_id}={lines}): {failure}"
+        """Lead as long as a quorum follows; returns what ended it. Raises CannotListen."""
+        listeners = await self._listen()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._accept, listeners)
             reason = await self._hold_office()
@@ -120,12 +117,24 @@ class Leader:
         return reason
 
     async def _listen(self) -> list[trio.abc.Listener[trio.abc.Stream]]:
-        """On all addresses that our line names; or, if so configured, on all that this machine has."""
-        listeners: list[trio.abc.Listener[trio.abc.Stream]] = []
-        for address in self._membership.me.addresses:
-            host = None if self._settings.leader_host_is_any else address.host
-            listeners += await self._network.listen(host, address.quorum_port)
-        return listeners
+        """Whoever was elected and cannot listen would be elected again: so the others had better do without
+        this server."""
+        addresses = self._membership.me.addresses
+        endpoints = [(address.host, address.quorum_port) for address in addresses]
+        tries = 0
+        while True:
+            try:
+                return await listen_at(
+                    self._network, endpoints, on_all_addresses=self._settings.leader_host_is_any
+                )
+            except OSError as failure:
+                tries += 1
+                line = "|".join(map(str, addresses))
+                problem = f"cannot listen for learners (server.{self._my_id}={line}): {failure}"
+                if tries == LISTEN_TRIES_MAX:
+                    raise CannotListen(f"{problem}. {BIND_REMEDY}") from failure
+                log.error("quorum_port_not_bound", reason=problem, remedy=BIND_REMEDY)
+            await trio.sleep(LISTEN_RETRY_S)
 
     async def _accept(self, listeners: list[trio.abc.Listener[trio.abc.Stream]]) -> None:
         await trio.serve_listeners(self._serve_connection, listeners)

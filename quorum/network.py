@@ -57,6 +57,23 @@ class RealNetwork:
         sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, self.keeps_alive)
 
 
+async def listen_at(
+    network: Network, endpoints: Sequence[Endpoint], *, on_all_addresses: bool
+) -> list[trio.abc.Listener[trio.abc.Stream]]:
+    """A listener for each endpoint, or for none of them; at their ports alone, if that is wanted, on whatever
+    addresses this machine has."""
+    wanted = dict.fromkeys((None if on_all_addresses else host, port) for host, port in endpoints)
+    listeners: list[trio.abc.Listener[trio.abc.Stream]] = []
+    try:
+        for host, port in wanted:
+            listeners += await network.listen(host, port)
+    except BaseException:
+        for listener in listeners:
+            await trio.aclose_forcefully(listener)
+        raise
+    return listeners
+
+
 def address_of(stream: trio.abc.Stream) -> str:
     """Where the other end is, for people to read."""
     if not isinstance(stream, trio.SocketStream):

@@ -17,7 +17,7 @@ import trio
 from persistence.disk import RealDisk
 from persistence.errors import StorageError
 from persistence.offload import WorkerThread
-from quorum.errors import CannotListen as NoElectionPort
+from quorum.errors import CannotListen as NoPeerPort
 from quorum.network import RealNetwork
 from quorum.server_lines import ClientAddress
 from server import VERSION
@@ -39,7 +39,7 @@ log = structlog.get_logger()
 EXIT_OK = 0
 EXIT_UNEXPECTED = 1
 EXIT_DATA_DIR = 3
-EXIT_ELECTION_PORT = 14
+EXIT_PEER_PORT = 14
 
 REMEDY = "The disk failed or is full: what was acknowledged is safe; mend it or make room, then start again"
 _BACKLOG_DEFAULT = 50
@@ -58,8 +58,8 @@ def serve_until_signalled(loaded: LoadedConfig) -> int:
         code = _stopped(EXIT_DATA_DIR, "Unable to access datadir, exiting abnormally", failures)
     except* CannotListen as failures:
         code = _stopped(EXIT_UNEXPECTED, "Unexpected exception, exiting abnormally", failures)
-    except* NoElectionPort as failures:
-        code = _stopped(EXIT_ELECTION_PORT, "Unable to take part in elections, exiting abnormally", failures)
+    except* NoPeerPort as failures:
+        code = _stopped(EXIT_PEER_PORT, "Unable to be one of an ensemble, exiting abnormally", failures)
     except* OSError as failures:
         code = _stopped(EXIT_UNEXPECTED, f"Severe unrecoverable error, exiting. {REMEDY}", failures)
     return code

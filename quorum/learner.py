@@ -248,7 +248,10 @@ class Learning:
         is_new_leader = False
         leaders_config: Ensemble | None = None
         while True:
-            type_, zxid, data, _ = await self._next_packet(link)
+            if (received := link.next_packet()) is None:
+                await self._receive_more(link)
+                continue
+            type_, zxid, data, _ = received
             type_, data, designated = _without_activation(type_, data)
             if type_ in (PROPOSAL, INFORM):
                 payload = self._next_txn(zxid, data)
@@ -274,16 +277,14 @@ class Learning:
                 self._leave_if_we_must()
                 return
 
-    async def _next_packet(self, link: LearnerLink) -> Packet:
+    async def _receive_more(self, link: LearnerLink) -> None:
         """One sync for much of what we missed; and if the disk is slow the leader has to wait, not our memory
         to grow."""
-        while (received := link.next_packet()) is None:
-            if self._unsynced_bytes >= _SYNC_EVERY_BYTES:
-                self._unsynced_bytes = 0
-                await self._replica.log_drained()
-            with patience(self._settings.init_limit_s):
-                await link.receive_more()
-        return received
+        if self._unsynced_bytes >= _SYNC_EVERY_BYTES:
+            self._unsynced_bytes = 0
+            await self._replica.log_drained()
+        with patience(self._settings.init_limit_s):
+            await link.receive_more()
 
     async def _begin(self, link: LearnerLink, mode: int, zxid: int) -> None:
         if mode == DIFF:

@@ -29,9 +29,9 @@ _QUEUED_BYTES_MAX = 1 << 20  # of what it missed: the queue is for what is new
 # Our clients come first: while a tree is made and sent as fast as a learner takes it, their slowest answers
 # take more than twice as long. So it is sent so much at a time, with a pause behind it; but without a pause
 # once this much of what is new waits for it, or a busy ensemble would never let it in. What counts is for how
-# long a burst keeps a learner busy that shares a machine with others: with these, 0.8 to 1.1 ms.
+# long a burst keeps a learner busy that shares a machine with others: with these, 0.5 to 1 ms.
 _BURST_BYTES = 64 << 10  # of a tree
-_TXNS_BURST_BYTES = 16 << 10  # of transactions, which are more work
+_TXNS_BURST_BYTES = 12 << 10  # of transactions, which are more work
 _PAUSE_S = 0.002
 _WAITING_BYTES_CALM = 16 << 20
 

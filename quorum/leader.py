@@ -52,7 +52,7 @@ from quorum.packets import (
 from quorum.peer_stats import PeerStats
 from quorum.proposals import Proposals
 from quorum.replica import Replica
-from quorum.server_lines import config_text
+from quorum.server_lines import Ensemble, config_text
 from quorum.settings import PeerSettings
 
 log = structlog.get_logger()
@@ -332,7 +332,7 @@ class Leader:
             learner.server_id, link, peer_zxid, partial(self._begin_forwarding, learner)
         )
         # Behind all that got into a snapshot while it was sent (ZOOKEEPER-3104).
-        link.send(packet(NEWLEADER, self._epoch_zxid, config_text(self._membership.last_seen).encode()))
+        link.send(packet(NEWLEADER, self._epoch_zxid, config_text(self._config_for(learner)).encode()))
         async with trio.open_nursery() as nursery:
             learner.is_sending = True
             nursery.start_soon(link.send_queued)
@@ -351,6 +351,13 @@ class Leader:
                 took_ms=ms_since(started_at),
             )
             await self._listen_to(learner)
+
+    def _config_for(self, learner: Learner) -> Ensemble:
+        """What UPTODATE puts in force. A follower is sent what is only proposed, and knows that it is; an
+        observer is not."""
+        if learner.is_observer and self._serving.is_set():
+            return self._membership.committed
+        return self._membership.last_seen
 
     async def _until_synced(self, learner: Learner) -> int:
         """Wait for the ack of NEWLEADER; returns how far the learner has acked proposals before it.

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 
 import structlog
 import trio
@@ -273,9 +274,15 @@ class Learning:
             elif type_ == UPTODATE:
                 if not is_new_leader:
                     raise PeerError("UPTODATE came before NEWLEADER")
-                self._activate(leaders_config, None)
+                self._activate(None if self._is_only_proposed(leaders_config) else leaders_config, None)
                 self._leave_if_we_must()
                 return
+
+    def _is_only_proposed(self, leaders_config: Ensemble | None) -> bool:
+        """A leader shows the newest configuration it has seen. If that one is under way, we are told when it
+        is in force, and maybe our ack is needed for that: to go by it now could be the end of both."""
+        uncommitted = islice(self._proposed, self._committed_count, None)
+        return leaders_config is not None and any(zxid == leaders_config.version for zxid, _ in uncommitted)
 
     async def _receive_more(self, link: LearnerLink) -> None:
         """One sync for much of what we missed; and if the disk is slow the leader has to wait, not our memory

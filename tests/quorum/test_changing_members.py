@@ -352,6 +352,38 @@ async def test_the_leaders_configuration_is_in_force_when_we_are_up_to_date(nurs
     assert ours.synced_with == [1]
 
 
+async def test_what_the_leader_only_proposes_is_not_in_force_when_we_are_up_to_date(
+    nursery: trio.Nursery,
+) -> None:
+    """Else we would leave, for a role that we do not have yet, and our ack may be the one that is missing."""
+    ours = LearnerUnderTest(nursery, is_dynamic=True, ensemble=ESTABLISHED)
+    leader = await ours.follows()
+    asked = members(2, 3, version=E1 + 1, observers=(1,))
+    await leader.say(packet(DIFF, 0), packet(PROPOSAL, E1 + 1, reconfig_txn(asked)))
+    await leader.say(packet(NEWLEADER, E1, config_text(asked).encode()))
+    leader.heard()
+    await leader.say(UP_TO_DATE)
+    assert (ours.membership.committed, ours.membership.last_seen) == (ESTABLISHED, asked)
+    assert show(leader.heard()) == ["ACK 1/0", "ACK 1/1"]
+    await leader.say(activation(E1 + 1, 2))
+    assert ours.membership.committed == asked
+    assert ours.learning.departure is not None
+
+
+async def test_an_observer_that_joins_is_told_what_is_in_force(nursery: trio.Nursery) -> None:
+    """What is proposed it hears of when it is committed."""
+    ours = LeaderUnderTest(nursery, is_dynamic=True, ensemble=ensemble_of(3, 1))
+    await ours.leads()
+    await ours.followed_by(1)
+    in_force = ours.membership.committed
+    asked = members(1, 2, 3, 4, version=E1 + 1)
+    ours.membership.see(asked)
+    observer = await ours.joined_by(4, is_observer=True)
+    assert observer.heard().endswith(packet(NEWLEADER, E1, config_text(in_force).encode()))
+    follower = await ours.joined_by(3)
+    assert follower.heard().endswith(packet(NEWLEADER, E1, config_text(asked).encode()))
+
+
 async def test_a_leader_that_is_no_voter_in_its_own_configuration_is_left(nursery: trio.Nursery) -> None:
     ours = LearnerUnderTest(nursery, is_dynamic=True, ensemble=ESTABLISHED)
     leader = await ours.follows()

@@ -180,16 +180,19 @@ class LearnerSync:
         """Send what is on disk by now, and return how far it led: meanwhile there may be more than memory
         keeps."""
         payloads = await self._offload(self._replica.logged_after, after)
+        last = self._replica.last_zxid
         while payloads is not None and not self._memory_reaches(after):
             burst = await self._offload(_next_burst, payloads)
             if not burst:
                 break
-            committed, after = _gapless(after, burst, self._replica.last_zxid)
+            before, last = last, self._replica.last_zxid
+            committed, after = _gapless(after, burst, last)
             packets = b"".join(map(committed_proposal, committed))
             await self._send_now(link, packets)
             if after < zxid_of(burst[-1]):
                 break  # not all of it is committed yet
-            if len(packets) >= _TXNS_BURST_BYTES:
+            is_gaining = 2 * (last - before) < len(committed)  # or it would never be up to date
+            if is_gaining and len(packets) >= _TXNS_BURST_BYTES:
                 await self._let_clients_go_first(link)
         return after
 

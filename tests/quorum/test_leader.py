@@ -1,6 +1,8 @@
 """Our leader with scripted learners: first the conversations that were captured between Apache's servers,
 byte for byte, then everything learners may also do."""
 
+from collections.abc import Iterator
+
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -444,6 +446,29 @@ async def test_clients_go_before_a_learner_that_missed_much(
         "DIFF 2/0 PROPOSAL 1/2 COMMIT 1/2 ... PROPOSAL 1/3 COMMIT 1/3 ... "
         "PROPOSAL 1/4 COMMIT 1/4 ... NEWLEADER 2/0 ..."
     )
+
+
+async def test_a_learner_that_missed_much_goes_first_where_as_much_is_written(nursery: trio.Nursery) -> None:
+    """Or it would never catch up."""
+    history = [txn(E1 + n, body=bytes(70_000)) for n in range(1, 5)]
+    ours = LeaderUnderTest(nursery, FakeReplica(history, commit_log_count=1), epochs=(1, 1))
+    await ours.leads()
+    await ours.followed_by(1, epoch=2, accepted=1, current=1, zxid=E1 + 4)
+    read_log, written = ours.replica.logged_after, 0
+
+    def and_meanwhile(zxid: int) -> Iterator[bytes]:
+        nonlocal written
+        for payload in read_log(zxid) or ():
+            if written < 8:
+                written += 1
+                ours.service.propose(b"body")
+                ours.leader._acked(ours.leader.learners[1], E2 + written)
+                ours.leader.proposals.commit()
+            yield payload
+
+    ours.replica.logged_after = and_meanwhile  # type: ignore[method-assign]
+    third = await ours.joined_by(3, accepted=1, current=1, zxid=E1 + 1)
+    assert show(third.heard())[-3:] == ["PROPOSAL 2/8", "COMMIT 2/8", "NEWLEADER 2/0"]
 
 
 async def test_what_is_not_committed_yet_is_not_sent_from_disk(nursery: trio.Nursery) -> None:

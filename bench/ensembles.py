@@ -34,6 +34,8 @@ SERVERS = 3
 ANSWER_SECONDS_MAX = 60.0
 SETTLE_SECONDS = 1.0  # from when all serve again to the next kill
 QUIET_SHARE = 0.4  # of a run that measures a rejoining server: before it starts
+REJOIN_SECONDS_MAX = 300.0
+REJOIN_POLL_SECONDS = 0.25  # to be asked how far it is costs a server more than many a request
 REJOINS: tuple[Rejoin, ...] = ("behind", "empty")
 
 
@@ -173,7 +175,8 @@ def measure_rejoin(how: Rejoin, ensemble: Ensemble, plan: Plan) -> Round:
         )
         time.sleep(QUIET_SHARE * plan.rejoin_run_seconds)
         began = time.monotonic()
-        ensemble.start(learner)
+        ensemble.spawn(learner)
+        ensemble[learner].wait_until_serving(REJOIN_SECONDS_MAX, REJOIN_POLL_SECONDS)
         span = (began, time.monotonic())
         at_leader, at_other = run.result()
     return {

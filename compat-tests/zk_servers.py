@@ -106,7 +106,9 @@ class Server:
         self.spawn()
         self.wait_until_serving()
 
-    def wait_until_serving(self, seconds: float = START_SECONDS_MAX) -> None:
+    def wait_until_serving(
+        self, seconds: float = START_SECONDS_MAX, poll_seconds: float = POLL_SECONDS
+    ) -> None:
         """Return once `srvr` tells of a serving server; raise ServerFailed if it ends or takes too long."""
         deadline = time.monotonic() + seconds
         while not self.is_serving():
@@ -114,7 +116,7 @@ class Server:
                 raise self.failure("ended")
             if time.monotonic() > deadline:
                 raise self.failure(f"is silent after {seconds} s")
-            time.sleep(POLL_SECONDS)
+            time.sleep(poll_seconds)
 
     @property
     def has_ended(self) -> bool:

@@ -45,6 +45,15 @@ class Link:
         return delay * self.slowness if self.slowness != 1.0 else delay
 
 
+@attrs.define(eq=False)
+class Segment:
+    """What is sent at once; None is the end. It may get lost and be sent again, but keeps its place."""
+
+    pieces: list[bytes | None]
+    is_under_way: bool = False
+    is_here: bool = False
+
+
 class Pipe:
     """One direction of a connection."""
 
@@ -55,7 +64,7 @@ class Pipe:
         self.target = target
         self.arrived = bytearray()
         self.unread_bytes = 0  # sent and not yet read, wherever they are
-        self.held: deque[bytes | None] = deque()  # waits for the link; None is the end
+        self.held: list[Segment] = []  # did not get through, and wait for the link
         self.is_silent = False
         self.is_broken = False
         self.is_ended = False  # no more will be sent
@@ -63,8 +72,8 @@ class Pipe:
         self.reader: trio.lowlevel.Task | None = None
         self.is_reader_gone = False
         self.writers = trio.lowlevel.ParkingLot()
+        self._sent: deque[Segment] = deque()  # and not handed over yet, in order
         self._last_arrival = 0.0
-        self._under_way: list[bytes | None] | None = None  # the latest departure, while more may join it
         self.on_refused: Callable[[], None] = _nothing  # whom the receiving system tells: nobody reads here
 
     def send(self, data: bytes | None) -> None:
@@ -73,55 +82,59 @@ class Pipe:
             self.unread_bytes += len(data)
         if self.is_silent:
             return
-        if self.link.cuts or self.held:
-            self._hold(data)
-            return
         clock = self.network.clock
         arrival = max(self._last_arrival, clock.now() + self.link.draw_delay(self.network.chance))
-        if self._under_way is not None and arrival == self._last_arrival:
-            self._under_way.append(data)
+        if self._sent and self._sent[-1].is_under_way and arrival == self._last_arrival:
+            self._sent[-1].pieces.append(data)
             return
-        self._depart([data], arrival)
+        self._sent.append(Segment([data]))
+        self._depart([self._sent[-1]], arrival)
 
-    def _depart(self, pieces: list[bytes | None], arrival: float) -> None:
+    def _depart(self, segments: "list[Segment]", arrival: float) -> None:
         self._last_arrival = arrival
-        self._under_way = pieces
-        self.network.clock.call_at(arrival, partial(self._arrive, pieces))
+        for segment in segments:
+            segment.is_under_way = True
+        self.network.clock.call_at(arrival, partial(self._arrive, segments))
 
-    def _arrive(self, pieces: list[bytes | None]) -> None:
-        if pieces is self._under_way:
-            self._under_way = None
+    def _arrive(self, segments: "list[Segment]") -> None:
+        """What overtook something that did not get through waits for it here."""
+        for segment in segments:
+            segment.is_under_way = False
         if self.is_silent:
             return
         if self.link.cuts:
-            for piece in pieces:
-                self._hold(piece)
+            self._hold(segments)
             return
         if self.is_broken or self.is_reader_gone or self.network.is_down(self.target):
-            if pieces != [None]:
+            if any(segment.pieces != [None] for segment in segments):
                 self.on_refused()
             return
-        for piece in pieces:
-            if piece is None:
-                self.end_arrived = True
-            else:
-                self.arrived += piece
+        for segment in segments:
+            segment.is_here = True
+        while self._sent and self._sent[0].is_here:
+            self._hand_over(self._sent.popleft())
         network = self.network
         network.fingerprint = hash((network.fingerprint, network.clock.now(), len(self.arrived)))
         self.wake_reader()
 
-    def _hold(self, data: bytes | None) -> None:
+    def _hand_over(self, segment: "Segment") -> None:
+        for piece in segment.pieces:
+            if piece is None:
+                self.end_arrived = True
+            else:
+                self.arrived += piece
+
+    def _hold(self, segments: "list[Segment]") -> None:
         if not self.held:
             self.link.waiting.append(self)
-        self.held.append(data)
+        self.held += segments
 
     def link_restored(self) -> None:
-        pieces = list(self.held)
-        self.held.clear()
-        if pieces and not self.is_broken and not self.is_silent:
+        segments, self.held = self.held, []
+        if segments and not self.is_broken and not self.is_silent:
             now = self.network.clock.now()
             arrival = max(self._last_arrival, now + self.network.chance.uniform(*RETRANSMISSION_S))
-            self._depart(pieces, arrival)
+            self._depart(segments, arrival)
 
     def wake_reader(self) -> None:
         reader, self.reader = self.reader, None

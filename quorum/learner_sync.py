@@ -32,7 +32,7 @@ _QUEUED_BYTES_MAX = 1 << 20  # of what it missed: the queue is for what is new
 # long a burst keeps a learner busy that shares a machine with others: with these, 0.5 to 1 ms.
 _BURST_BYTES = 64 << 10  # of a tree
 _TXNS_BURST_BYTES = 12 << 10  # of transactions, which are more work
-_PAUSE_S = 0.002
+_PAUSE_S = 0.003
 _WAITING_BYTES_CALM = 16 << 20
 
 # Called in one step with the last look at our history: queue what is committed behind the zxid, and from then

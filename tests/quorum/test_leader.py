@@ -412,7 +412,7 @@ async def test_clients_go_before_a_learner_that_gets_the_tree(
     third = await ours.joined_by(3, accepted=1, current=1)
     heard = [third.heard()]
     while not heard[-1].endswith(new_leader(2)):
-        await pass_time(mock_clock, 0.002)
+        await pass_time(mock_clock, 0.003)
         heard.append(third.heard())
     assert len(heard) == 4
     assert b"".join(heard) == packet(SNAP, E2) + stream_of(history) + new_leader(2)
@@ -441,7 +441,7 @@ async def test_clients_go_before_a_learner_that_missed_much(
     heard = []
     while "NEWLEADER 2/0" not in heard:
         heard += [*show(third.heard()), "..."]
-        await pass_time(mock_clock, 0.002)
+        await pass_time(mock_clock, 0.003)
     assert " ".join(heard) == (
         "DIFF 2/0 PROPOSAL 1/2 COMMIT 1/2 ... PROPOSAL 1/3 COMMIT 1/3 ... "
         "PROPOSAL 1/4 COMMIT 1/4 ... NEWLEADER 2/0 ..."

@@ -268,12 +268,6 @@ async def test_a_leader_that_cannot_listen_leaves_it_to_others(autojump_clock: M
         assert {members.standing(n).mode for n in (1, 2)} == {"leader", "follower"}
 
 
-def test_no_time_limit_to_connect_is_no_limit() -> None:
-    """As for a socket of Java; taken for zero seconds, nobody could be reached."""
-    settings = election_settings(ServerConfig(data_dir=Path("/data"), cnx_timeout_ms=0))
-    assert settings.links.connect_timeout_s == math.inf
-
-
 async def test_every_transition_is_one_line(autojump_clock: MockClock) -> None:
     """What an engineer on call reads after a leader is lost."""
     async with ensemble(1, 2, 3) as members:

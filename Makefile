@@ -94,10 +94,6 @@ compat-kazoo: setup ## Kazoo's own test suite against this server
 compat-ensemble: setup ## three and five servers: elections, kills, restarts under load, fail-over of clients
 	$(BIN)/python -m pytest $(addprefix compat-tests/,test_ensembles.py test_reconfig.py test_ensemble_words.py test_observer_masters.py test_read_only_mode.py) -m '' $(ARGS)
 
-.PHONY: compat-exchange
-compat-exchange: setup ## this server and Apache's on one data directory, by turns, killed under load
-	$(BIN)/python -m pytest compat-tests/test_disk_exchange.py -m '' $(ARGS)
-
 .PHONY: compat-mixed
 compat-mixed: setup ## ensembles of this server and Apache's together, and migrating from one to the other
 	$(BIN)/python -m pytest compat-tests/test_mixed_ensembles.py compat-tests/test_migration.py -m '' $(ARGS)

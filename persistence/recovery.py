@@ -31,7 +31,7 @@ _NO_DATA = -1
 Progress = Callable[[str, int, int], None]  # what is read ("snapshot" or "log"), bytes done, bytes in all
 
 
-class Restorable(SnapshotSource, Protocol):
+class Restorable(Protocol):
     """What is restored. Content it cannot accept, such as a node without a parent, is a CorruptSnapshot."""
 
     def reset(self) -> None:
@@ -54,6 +54,10 @@ class Restorable(SnapshotSource, Protocol):
 
     def replay(self, payload: bytes) -> None:
         """Apply a logged transaction, which the snapshot may have held already."""
+        ...
+
+    def view(self) -> SnapshotSource:
+        """To take a snapshot of it."""
         ...
 
 
@@ -139,7 +143,7 @@ def _start_empty(
         log.warning("database_unexpectedly_empty")
         return Recovered(zxid=_NO_DATA, snapshot=None, txns_replayed=0)
     target.restored(0)
-    snapshot = take_snapshot_now(disk, snap_dir, target, options.snapshots)
+    snapshot = take_snapshot_now(disk, snap_dir, target.view(), options.snapshots)
     return Recovered(zxid=0, snapshot=snapshot, txns_replayed=0)
 
 

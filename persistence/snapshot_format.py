@@ -63,7 +63,7 @@ class SnapshotSource(Protocol):
     """
 
     def last_zxid(self) -> int:
-        """The last transaction applied in full."""
+        """The last transaction applied in full when the snapshot was begun."""
         ...
 
     def snapshot_sessions(self) -> list[Session]: ...
@@ -71,7 +71,8 @@ class SnapshotSource(Protocol):
     def snapshot_acls(self) -> list[Acl]: ...
 
     def snapshot_nodes(self) -> Iterator[Node]:
-        """Every node, lazily; the root b"/" first, a parent always before its children."""
+        """Every node that was there at `last_zxid` and still is, lazily; the root b"/" first, a parent always
+        before its children."""
         ...
 
     def snapshot_digest(self) -> tuple[int, int]:

@@ -130,6 +130,10 @@ def shown_owner_of(body: bytes) -> int:
     return read_i64_be(body, len(body) - 24)
 
 
+def czxid_of(body: bytes) -> int:
+    return read_i64_be(body, len(body) - 68)
+
+
 def mzxid_of(body: bytes) -> int:
     return read_i64_be(body, len(body) - 60)
 
@@ -509,17 +513,18 @@ class DataTree:
         return list(enumerate(sorted({CLOSED_ACL, *self.acls.values()}), start=1))
 
     def snapshot_nodes(
-        self, numbered_acls: Iterable[tuple[int, bytes]]
+        self, numbered_acls: Iterable[tuple[int, bytes]], zxid: int
     ) -> Iterator[tuple[bytes, bytes, int, bytes]]:
-        """Every node that exists when its turn comes, while the tree goes on changing.
+        """Every node that existed at `zxid` and does when its turn comes, while the tree goes on changing.
 
         `numbered_acls` are those that snapshot_acls gave for the same snapshot.
 
-        A node that is gone at its turn is left out with everything below it, even if it comes back: a child
-        must not stand in a snapshot without its parent, and the log, replayed over the snapshot, creates
-        both. Only the children of one node are listed at once: to list a million paths would hold up all
-        clients. A node whose ACL appeared after snapshot_acls is closed to everyone until the log brings that
-        ACL: Apache does not start from a snapshot that names an ACL it does not hold.
+        A node created since is left out with everything below it: the log, replayed over the snapshot,
+        creates it. If it were in, and the log deleted an earlier node of its name first, Apache would keep
+        its children without a parent that knows them, and lose them. Only the children of one node are listed
+        at once: to list a million paths would hold up all clients. A node whose ACL appeared after
+        snapshot_acls is closed to everyone until the log brings that ACL: Apache does not start from a
+        snapshot that names an ACL it does not hold.
         """
         ids = {acl: number for number, acl in numbered_acls}
         bodies, creates, owners, acls = self.bodies, self.creates, self.owners, self.acls
@@ -528,7 +533,7 @@ class DataTree:
         while waiting:
             path = waiting.pop()
             body = bodies.get(path)
-            if body is None:
+            if body is None or czxid_of(body) > zxid:
                 continue
             kids = self.children.get(path)
             if kids:

@@ -29,7 +29,8 @@ class Standalone(Replica):
         if _delete_ownerless_ephemerals(server.tree):
             # No transaction says so: without a snapshot, the next start would find them again, in the way
             # of what is created in their place from now on.
-            take_snapshot_now(world.disk, server.dirs.snap_dir, server.stored, snapshot_options(config))
+            options = snapshot_options(config)
+            take_snapshot_now(world.disk, server.dirs.snap_dir, server.stored.view(), options)
         server.order()
         return server
 

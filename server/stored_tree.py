@@ -26,15 +26,16 @@ _MASK64 = 0xFFFFFFFFFFFFFFFF
 
 
 class SnapshotView:
-    """The tree as one snapshot sees it (persistence.snapshots.SnapshotSource): with its own numbers for ACLs,
-    so that several snapshots can be taken at a time."""
+    """The tree as one snapshot sees it (persistence.snapshots.SnapshotSource): as of the zxid at which it was
+    begun, and with its own numbers for ACLs, so that several snapshots can be taken at a time."""
 
     def __init__(self, tree: DataTree) -> None:
         self.tree = tree
+        self._zxid = tree.last_zxid
         self._acls: list[tuple[int, bytes]] = []
 
     def last_zxid(self) -> int:
-        return self.tree.last_zxid
+        return self._zxid
 
     def snapshot_sessions(self) -> list[tuple[int, int]]:
         return self.tree.snapshot_sessions()
@@ -44,19 +45,19 @@ class SnapshotView:
         return self._acls
 
     def snapshot_nodes(self) -> Iterator[tuple[bytes, bytes, int, bytes]]:
-        return self.tree.snapshot_nodes(self._acls)
+        return self.tree.snapshot_nodes(self._acls, self._zxid)
 
     def snapshot_digest(self) -> tuple[int, int]:
         return self.tree.snapshot_digest()
 
 
-class StoredTree(SnapshotView):
+class StoredTree:
     """Meets persistence.recovery.Restorable for a DataTree; every transaction replayed is remembered."""
 
     def __init__(
         self, tree: DataTree, *, digests: bool = True, committed_log: CommittedLog | None = None
     ) -> None:
-        super().__init__(tree)
+        self.tree = tree
         self.digest_mismatches = 0
         self._digests = digests
         self._committed_log = committed_log
@@ -140,7 +141,7 @@ class StoredTree(SnapshotView):
     # -- saving
 
     def view(self) -> SnapshotView:
-        """What one of several snapshots is taken of."""
+        """What one of several snapshots is taken of; it begins here."""
         return SnapshotView(self.tree)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from struct import pack
-from typing import TypeVar, TypeVarTuple
+from typing import Self, TypeVar, TypeVarTuple
 
 import trio
 
@@ -53,6 +53,9 @@ class FakeTree:
 
     def snapshot_digest(self) -> tuple[int, int]:
         return self.digest
+
+    def view(self) -> Self:
+        return self
 
     def reset(self) -> None:
         resets = self.resets + 1

@@ -140,5 +140,7 @@ class ServerMachine:
 
 
 def _names_in(replica: Replica) -> list[str]:
-    nodes = (path.decode() for path, _, _, _ in replica.tree.snapshot_nodes(replica.tree.snapshot_acls()))
+    view = replica.stored.view()
+    view.snapshot_acls()
+    nodes = (path.decode() for path, _, _, _ in view.snapshot_nodes())
     return sorted(name for name in nodes if name not in ("/", "") and not name.startswith("/zookeeper"))

@@ -40,7 +40,7 @@ class FuzzySnapshot:
         self.zxid = tree.last_zxid
         self._sessions = tree.snapshot_sessions()
         self._acls = tree.snapshot_acls()
-        self._source: Iterator[Node] = tree.snapshot_nodes(self._acls)
+        self._source: Iterator[Node] = tree.snapshot_nodes(self._acls, self.zxid)
         self._nodes: list[Node] = []
 
     def take(self, count: int) -> None:
@@ -131,6 +131,27 @@ def test_a_node_that_came_back_is_not_saved_without_its_parent() -> None:
     restored = snapshot.restored()
     assert b"/between" in restored.bodies
     assert b"/p/c" not in restored.bodies
+    for txn in meanwhile:
+        apply_txn(restored, txn)
+    assert_same(restored, live)
+
+
+def test_what_was_created_since_is_left_to_the_log() -> None:
+    """Apache's replay of the delete in between would take the new node for the old one, and then not tell it
+    of the child that is there already: the child would be lost."""
+    live = DataTree()
+    apply_txn(live, created(b"/p", 1))
+    snapshot = FuzzySnapshot(live)
+    meanwhile = [
+        deleted(b"/p", 2),
+        created(b"/p", 3, parent_cversion=3),
+        created(b"/p/c", 4, parent_cversion=1),
+        created(b"/q", 5, parent_cversion=4),
+    ]
+    for txn in meanwhile:
+        apply_txn(live, txn)
+    restored = snapshot.restored()
+    assert restored.bodies.keys() == DataTree().bodies.keys()
     for txn in meanwhile:
         apply_txn(restored, txn)
     assert_same(restored, live)

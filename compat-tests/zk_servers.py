@@ -36,6 +36,7 @@ START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 15.0
 POLL_SECONDS = 0.01
 PORTS_BELOW_EPHEMERAL = range(10_000, 32_000)
+_ports_given: set[int] = set()
 
 DEFAULT_SETTINGS: Mapping[str, object] = {
     "tickTime": 2000,
@@ -257,13 +258,14 @@ def as_zoo_cfg(settings: Settings) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on, from below the range that outgoing connections are given theirs from."""
+    """Ports nobody listens on, from below the range that outgoing connections are given theirs from; never
+    the same twice: a server may be given its ports long before it listens on them."""
     ports: list[int] = []
-    with contextlib.ExitStack() as held:
-        while len(ports) < count:
-            probe = held.enter_context(socket.socket())
-            port = secrets.choice(PORTS_BELOW_EPHEMERAL)
-            with contextlib.suppress(OSError):
+    while len(ports) < count:
+        port = secrets.choice(PORTS_BELOW_EPHEMERAL)
+        if port not in _ports_given:
+            _ports_given.add(port)
+            with contextlib.suppress(OSError), socket.socket() as probe:
                 probe.bind((HOST, port))
                 ports.append(port)
     return ports

@@ -310,7 +310,8 @@ public final class CuratorRecipes {
             GroupMember theirs = new GroupMember(other, "/group", "other", bytes("2"));
             mine.start();
             theirs.start();
-            Story.waitUntil("two members", () -> mine.getCurrentMembers().size() == 2);
+            Story.waitUntil("two members", () -> mine.getCurrentMembers().size() == 2
+                    && theirs.getCurrentMembers().size() == 2);
             Story.say(sorted(theirs.getCurrentMembers().keySet()));
             theirs.close();
             Story.waitUntil("one member", () -> mine.getCurrentMembers().size() == 1);
@@ -460,11 +461,12 @@ public final class CuratorRecipes {
         Stat stat = new Stat();
         one.create().withTtl(1000).storingStatIn(stat).withMode(CreateMode.PERSISTENT_WITH_TTL).forPath("/ttl");
         Story.say("owner", Long.toHexString(stat.getEphemeralOwner()), "version", stat.getVersion());
-        Story.say(one.create().withTtl(1000).withMode(CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL).forPath("/ttl-"));
+        one.create().forPath("/timed"); // where nobody else has created anything: names count that
+        Story.say(one.create().withTtl(1000).withMode(CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL).forPath("/timed/ttl-"));
         Story.attempt("no time at all",
                 () -> one.create().withTtl(0).withMode(CreateMode.PERSISTENT_WITH_TTL).forPath("/ttl0"));
         Story.waitUntil("the nodes with a time to live are gone", () -> other.checkExists().forPath("/ttl") == null
-                && one.getChildren().forPath("/").stream().noneMatch(name -> name.startsWith("ttl-")));
+                && one.getChildren().forPath("/timed").isEmpty());
         one.create().creatingParentContainersIfNeeded().forPath("/container/child");
         Story.say("owner", Long.toHexString(one.checkExists().forPath("/container").getEphemeralOwner()));
         one.create().withMode(CreateMode.CONTAINER).forPath("/never-used");

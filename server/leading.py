@@ -43,11 +43,6 @@ class LeadingPipeline(OrderingPipeline):
         self.owners: dict[int, Origin | None] = {}  # None: ourselves; absent: nobody has asked yet
         self._zxid_max = preparer.zxid | _COUNTER_MAX
 
-    @property
-    def is_epoch_used_up(self) -> bool:
-        """Whether there is no zxid left: somebody must be elected, for a new epoch."""
-        return self.preparer.zxid >= self._zxid_max
-
     def committed(self, count: int) -> None:
         if count:
             latency_ms = max(0, self.wall_ms - self.in_flight[0][0].time_ms)

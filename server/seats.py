@@ -22,11 +22,6 @@ class LeaderSeat:
         self._pipeline = pipeline
 
     @property
-    def is_epoch_used_up(self) -> bool:
-        """Whether there is no zxid left: somebody must be elected, for a new epoch."""
-        return self._pipeline.is_epoch_used_up
-
-    @property
     def sync_due(self) -> int:
         return self._pipeline.sync_due
 

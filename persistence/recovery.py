@@ -56,6 +56,10 @@ class Restorable(Protocol):
         """Apply a logged transaction, which the snapshot may have held already."""
         ...
 
+    def caught_up(self) -> None:
+        """That was the last transaction on disk."""
+        ...
+
     def view(self) -> SnapshotSource:
         """To take a snapshot of it."""
         ...
@@ -110,6 +114,7 @@ def recover(
         target.restored(0)
     start = snapshot.file.zxid if snapshot is not None else 0
     zxid, count = _replay(disk, log_dir, start, target, progress)
+    target.caught_up()
     if snapshot is not None:
         _warn_if_log_is_short(snapshot, zxid)
     return Recovered(zxid=zxid, snapshot=None if snapshot is None else snapshot.file, txns_replayed=count)

@@ -4,6 +4,9 @@ While restoring, digests are checked: every transaction carries the digest of th
 snapshot the digest of some moment during its writing. A mismatch means that this tree is not the one that
 was written; like the original we say so and go on, because refusing to serve would help nobody.
 
+Apache takes a snapshot's digest while another thread may be half-way through the next transaction, which the
+snapshot then holds already. So a digest that is missed counts only if that transaction's is missed as well.
+
 A learner is restored from its leader's stream, while that goes on changing, and no digest comes with it: its
 tree is a mixture until it has met the digest of some transaction for the first time.
 """
@@ -63,6 +66,7 @@ class StoredTree:
         self._committed_log = committed_log
         self._is_mixture = False
         self._snapshot_digest: tuple[int, int] | None = None  # zxid and digest to be met on the way
+        self._missed: tuple[int, int] | None = None  # the same, not met: the next transaction decides
 
     # -- restoring
 
@@ -70,6 +74,7 @@ class StoredTree:
         self.tree.reset()
         self.tree.tracks_digest = self._digests
         self._snapshot_digest = None
+        self._missed = None
         self._is_mixture = False
         if self._committed_log is not None:
             self._committed_log.clear()
@@ -107,8 +112,16 @@ class StoredTree:
         elif txn.digest is not None:
             if txn.digest & _MASK64 == self.tree.digest:
                 self._is_mixture = False
+                self._missed = None
             elif not self._is_mixture:
+                self.caught_up()
                 self._mismatch(txn.zxid, txn.digest & _MASK64)
+
+    def caught_up(self) -> None:
+        """There is no further transaction: a snapshot's digest that was missed was wrong."""
+        if self._missed is not None:
+            (zxid, digest), self._missed = self._missed, None
+            self._mismatch(zxid, digest)
 
     def _meet_snapshot_digest(self, zxid: int) -> None:
         """Until the moment the snapshot's digest was taken, the tree is a mixture that no digest
@@ -117,7 +130,7 @@ class StoredTree:
             return
         (due, digest), self._snapshot_digest = self._snapshot_digest, None
         if zxid == due and digest != self.tree.digest:
-            self._mismatch(zxid, digest)
+            self._missed = (due, digest)
 
     def _mismatch(self, zxid: int, written: int) -> None:
         self.digest_mismatches += 1

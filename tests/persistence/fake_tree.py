@@ -77,6 +77,9 @@ class FakeTree:
     def restored(self, zxid: int) -> None:
         self.zxid = zxid
 
+    def caught_up(self) -> None:
+        pass
+
     def replay(self, payload: bytes) -> None:
         self.replayed.append(payload)
         self.zxid = zxid_of(payload)

@@ -8,7 +8,7 @@ Being heard costs one assignment (`session.heard_ms = now`): a session moves to 
 one it is in ends.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from jute.errors import SessionExpired, UnknownSession
 
@@ -56,15 +56,19 @@ class Session:
 
 
 class Sessions:
-    """The sessions this server decides about."""
+    """The sessions this server decides about. `others` are the ids of those that somebody else does."""
 
-    def __init__(self, tick_ms: int, next_id: int) -> None:
+    def __init__(self, tick_ms: int, next_id: int, others: Container[int] = ()) -> None:
         self._tick_ms = tick_ms
         self.next_id = next_id
+        self._others = others
         self._buckets: dict[int, dict[Session, None]] = {}  # in the order they came: it is that of their end
         self.by_id: dict[int, Session] = {}
 
     def new_id(self) -> int:
+        """One that no session has."""
+        while self.next_id in self.by_id or self.next_id in self._others:
+            self.next_id += 1
         session_id, self.next_id = self.next_id, self.next_id + 1
         return session_id
 

@@ -440,12 +440,14 @@ class Replica:
             front.pipeline = refusing
 
     def _new_sessions(self) -> Sessions:
-        """Ids go on from role to role, beyond every id of ours still in use."""
-        ours = self._next_session_id >> 56
-        known = [each + 1 for each in self.tree.session_timeouts_ms if each >> 56 == ours]
+        """Ids go on from role to role, and from one start to the next as the clock does.
+
+        A clock set back must not make them go on behind the last id of ours in use: those that follow it may
+        have been given out too, to clients that would come back and be taken for the new owners.
+        """
         started = first_session_id(self.server_id, self.world.clock.wall_ms())
-        self._next_session_id = max([self._next_session_id, started, *known])
-        return Sessions(self.config.tick_ms, self._next_session_id)
+        self._next_session_id = max(self._next_session_id, started)
+        return Sessions(self.config.tick_ms, self._next_session_id, self.tree.session_timeouts_ms)
 
     def _open_known(self, sessions: Sessions) -> None:
         """Sessions survive restarts and leaders, each with its whole timeout ahead of it."""

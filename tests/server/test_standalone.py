@@ -22,16 +22,20 @@ from tests.persistence.memory_disk import MemoryDisk
 
 OPEN = (Acl(31, Id("world", "anyone")),)
 DATA_DIR = Path("/data")
+START_MS = 1_700_000_000_000
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
 class VirtualClock:
+    def __init__(self, start_ms: int) -> None:
+        self._start_ms = start_ms
+
     def now_ms(self) -> int:
         return round(trio.current_time() * 1000)
 
     def wall_ms(self) -> int:
-        return 1_700_000_000_000 + self.now_ms()
+        return self._start_ms + self.now_ms()
 
 
 async def at_once(fn: Callable[[*Ts], T], *args: *Ts) -> T:
@@ -74,12 +78,13 @@ class Talk:
 
 
 @asynccontextmanager
-async def running(disk: MemoryDisk, **settings: Any) -> AsyncIterator[Standalone]:
+async def running(
+    disk: MemoryDisk, *, start_ms: int = START_MS, **settings: Any
+) -> AsyncIterator[Standalone]:
     """A server with all its tasks but no sockets."""
     config = ServerConfig(data_dir=DATA_DIR, tick_ms=2000, preallocate_bytes=65536, **settings)
-    world = World(
-        disk=disk, log_offload=at_once, snapshot_offload=at_once, random=Random(7), clock=VirtualClock()
-    )
+    clock = VirtualClock(start_ms)
+    world = World(disk=disk, log_offload=at_once, snapshot_offload=at_once, random=Random(7), clock=clock)
     server = Standalone.start(config, world)
     async with trio.open_nursery() as storage:
         storage.start_soon(server.write_log)
@@ -116,12 +121,35 @@ async def test_sessions_and_their_nodes_survive_a_restart(autojump_clock: MockCl
         client = Talk(server)
         session_id = await client.connect(4000)
         await client.ask(OpCode.CREATE, create("/e", CreateMode.EPHEMERAL))
+    await trio.sleep(0.001)
     async with running(disk) as server:
         assert server.pipeline.sessions.is_alive(session_id)
         assert b"/e" in server.pipeline.tree.bodies
         await trio.sleep(6.1)
         assert b"/e" not in server.pipeline.tree.bodies
         assert server.pipeline.sessions.new_id() > session_id
+
+
+async def test_a_clock_set_back_does_not_repeat_the_last_session_ids(autojump_clock: MockClock) -> None:
+    """The client of one that is gone would be given the new one: its password is a function of the id."""
+    disk = MemoryDisk()
+    async with running(disk) as server:
+        kept, gone = await Talk(server).connect(40_000), await Talk(server).connect(4000)
+        await trio.sleep(6.1)
+        assert list(server.pipeline.sessions.by_id) == [kept]
+    async with running(disk, start_ms=START_MS - 60_000) as server:
+        assert await Talk(server).connect(40_000) not in (kept, gone)
+
+
+async def test_a_session_in_use_keeps_its_id_to_itself(autojump_clock: MockClock) -> None:
+    """Even where a clock set back comes to the millisecond in which it was given out."""
+    disk = MemoryDisk()
+    async with running(disk) as server:
+        living = [await Talk(server).connect(40_000) for _ in range(2)]
+        await trio.sleep(1)
+    async with running(disk, start_ms=START_MS - 1000) as server:
+        assert server.pipeline.sessions.next_id == living[0]
+        assert await Talk(server).connect(40_000) == living[1] + 1
 
 
 async def test_containers_and_ttl_nodes_are_reaped(autojump_clock: MockClock) -> None:

@@ -11,6 +11,9 @@ class EpochKeeper:
 
     Invariant: current <= accepted, and both only rise. Setting one blocks until it is durable; both happen
     once in an election.
+
+    `heard` is no promise: the latest epoch that a server was found to have accepted when it was too late to
+    lead it. The next one we propose is above that too.
     """
 
     def __init__(self, disk: Disk, directory: Path, last_zxid: int) -> None:
@@ -19,6 +22,7 @@ class EpochKeeper:
         known = load_epochs(disk, directory, last_zxid)
         self.accepted = known.accepted
         self.current = known.current
+        self.heard = 0
 
     def accept(self, epoch: int) -> None:
         assert epoch > self.accepted

@@ -101,7 +101,7 @@ class Leader:
         self._epoch_accepted = trio.Event()
         self._synced: set[int] = set()  # who has acked NEWLEADER
         self._quorum_synced = trio.Event()
-        self._is_hopeless = False
+        self._given_up: str | None = None  # why, if that was before we served
         self._establishing = trio.CancelScope()
         self._proposals: Proposals | None = None  # once the epoch is known
 
@@ -142,15 +142,15 @@ class Leader:
     async def _hold_office(self) -> str:
         with trio.move_on_after(self._settings.init_limit_s) as self._establishing:
             await self._establish()
+        if self._given_up:
+            return self._given_up
         if self._establishing.cancelled_caught:
-            if self._is_hopeless:
-                return "there is no quorum without servers that know more than this one"
             return "no quorum of followers took over this server's history in time"
         self._serve()
         return await self._keep_leading()
 
     async def _establish(self) -> None:
-        self._connected(self._my_id, self._epochs.accepted)
+        self._connected(self._my_id, max(self._epochs.accepted, self._epochs.heard))
         await self._epoch_proposed.wait()
         log.info("epoch_proposed", epoch=self._agreement.epoch)
         self._epoch_acked(self._my_id, Summary(self._epochs.current, self._replica.last_zxid))
@@ -202,16 +202,31 @@ class Leader:
         try:
             is_accepted = self._agreement.acked(server_id, theirs)
         except PeerError:
-            self._give_up_if_hopeless()
+            if self._agreement.is_hopeless:  # an election finds a leader sooner than our patience ends
+                self._give_up("there is no quorum without servers that know more than this one")
             raise
         if is_accepted:
             self._epochs.enter(self._agreement.epoch)  # before anybody takes over our history
             self._epoch_accepted.set()
 
-    def _give_up_if_hopeless(self) -> None:
-        """An election finds a leader sooner than our patience ends."""
-        if self._agreement.is_hopeless:
-            self._is_hopeless = True
+    def _make_way_for(self, server_id: int, accepted_epoch: int) -> None:
+        """A member that has promised a later epoch than ours can never follow us: only a new one lets it in.
+
+        So it is with a server that proposed an epoch and was left alone with it, while the others agreed on
+        an earlier one. Waiting for the next election would leave them without it until another one fails.
+        """
+        if accepted_epoch <= self._agreement.epoch or server_id not in self._membership.committed.members:
+            return
+        self._epochs.heard = max(self._epochs.heard, accepted_epoch)
+        reason = f"server {server_id} has accepted epoch {accepted_epoch}, which is after ours"
+        self._give_up(reason)
+        raise PeerError(reason)
+
+    def _give_up(self, reason: str) -> None:
+        if self._serving.is_set():
+            self.proposals.end(reason)
+        else:
+            self._given_up = reason
             self._establishing.cancel()
 
     def _new_leader_acked(self, server_id: int) -> None:
@@ -307,6 +322,7 @@ class Leader:
                 raise PeerError(f"another server has our id {self._my_id}")
             link.server_id = info.server_id
             self._connected(info.server_id, epoch_of(zxid))
+            self._make_way_for(info.server_id, epoch_of(zxid))
             await self._epoch_proposed.wait()
             return Learner(
                 link,

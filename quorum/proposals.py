@@ -95,8 +95,7 @@ class Proposals:
         self._stats.proposal_sizes.add(len(payload))
         assert zxid == zxid_of(payload), (zxid, payload)
         if counter_of(zxid) >= LAST_COUNTER:
-            self.must_end = "the epoch has used up its zxids"
-            self.ends_now.set()
+            self.end("the epoch has used up its zxids")
         self._replica.log(payload)
         proposal = packet(PROPOSAL, zxid, payload)
         now = 0.0
@@ -256,6 +255,12 @@ class Proposals:
         self._broadcast = Broadcast(self._epoch_zxid, self._membership.verifier())
         if not keeps_leading(self._my_id, before, now):
             self._depose()
+
+    def end(self, reason: str) -> None:
+        """The term of office is over, at once; one that ends already goes on to its own end."""
+        if self.must_end is None:
+            self.must_end = reason
+            self.ends_now.set()
 
     def _depose(self) -> None:
         self._is_deposed = True

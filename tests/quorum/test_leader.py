@@ -20,6 +20,7 @@ from quorum.packets import (
     INFORM,
     LEADERINFO,
     NEWLEADER,
+    OBSERVERINFO,
     PING,
     PROPOSAL,
     REQUEST,
@@ -982,3 +983,31 @@ async def test_an_epoch_ends_before_its_zxids_do(
     await ours.propose(b"c")
     assert "zxids" in str(ours.ended)
     assert first.is_closed()
+
+
+async def test_a_member_that_promised_a_later_epoch_ends_it(nursery: trio.Nursery) -> None:
+    """It can follow no leader of ours, however often it tries. Server 9 is no member: it may go on trying."""
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    first = await ours.followed_by(1)
+    stranger = await ours.dialled()
+    await stranger.say(packet(OBSERVERINFO, E3, learner_info(9, 0)))
+    assert show(stranger.heard()) == ["LEADERINFO 1/0"]
+    await ours.joined_by(3, accepted=1, current=-1)
+    assert ours.ended is None
+    await ours.joined_by(3, accepted=2)
+    assert "server 3 has accepted epoch 2" in str(ours.ended)
+    assert first.is_closed()
+
+
+async def test_a_member_that_promised_a_later_epoch_ends_it_before_it_has_begun(
+    nursery: trio.Nursery,
+) -> None:
+    """There is nothing to wait for."""
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    first = await ours.joined_by(1)
+    await ours.joined_by(3, accepted=2)
+    assert "server 3 has accepted epoch 2" in str(ours.ended)
+    assert first.is_closed()
+    assert ours.established == []

@@ -10,7 +10,18 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from jute.quorum_records import ServerState
 from quorum.election import Vote
 from quorum.membership import Membership
-from quorum.packets import DIFF, LEADERINFO, PROPOSAL, SNAP, TRUNC, UPTODATE, int_data, packet
+from quorum.packets import (
+    DIFF,
+    FOLLOWERINFO,
+    LEADERINFO,
+    PROPOSAL,
+    SNAP,
+    TRUNC,
+    UPTODATE,
+    int_data,
+    learner_info,
+    packet,
+)
 from quorum.peer import Peer
 from quorum.server_lines import Ensemble
 from quorum.settings import PeerSettings
@@ -94,6 +105,13 @@ class PeerUnderTest:
         await leader.say(packet(LEADERINFO, epoch << 32, int_data(0x10000)))
         return leader
 
+    async def dialled_by(self, server_id: int, accepted: int) -> ScriptedPeer:
+        """A follower, while our server leads."""
+        follower = ScriptedPeer(await self.network.dial("127.0.0.1", 42880 + self.my_id))
+        self.nursery.start_soon(follower.listen)
+        await follower.say(packet(FOLLOWERINFO, accepted << 32, learner_info(server_id, 0)))
+        return follower
+
 
 async def test_a_vote_stands_for_all_that_was_logged(nursery: trio.Nursery) -> None:
     """T6: committed or not, and for the epoch that was entered."""
@@ -146,6 +164,19 @@ async def test_who_is_elected_leads(nursery: trio.Nursery, mock_clock: MockClock
     await pass_time(mock_clock, 20)
     assert len(peer.elector.candidacies) == 2
     assert peer.elector.state is ServerState.LOOKING
+
+
+async def test_the_next_epoch_is_one_that_all_can_accept(nursery: trio.Nursery) -> None:
+    """Server 3, who promised a later one, may be too late again to be heard before the epoch is settled."""
+    peer = PeerUnderTest(nursery)
+    await peer.starts()
+    for heard in ("LEADERINFO 2/0", "LEADERINFO 8/0"):
+        peer.elector.elects(1, ServerState.LEADING)
+        await wait_all_tasks_blocked()
+        second = await peer.dialled_by(2, accepted=1)
+        assert show(second.heard()) == [heard]
+        await peer.dialled_by(3, accepted=7)
+    assert len(peer.elector.candidacies) == 2
 
 
 async def test_an_observer_takes_its_time_before_it_looks_again(

@@ -403,6 +403,20 @@ def test_a_local_session_may_not_own_nodes(index: int) -> None:
     assert client.ask(OpCode.CREATE, create("/p"))[1] == 0
 
 
+def test_a_session_that_all_knew_does_not_become_local_by_its_end() -> None:
+    """Its server may have been cut off, and what it forwarded before arrives when the client was told."""
+    ensemble = local(upgrades=True)
+    [learner] = ensemble.learners
+    client = learner.connect()
+    client.ask(OpCode.CREATE, create("/e", CreateMode.EPHEMERAL))
+    client.send(7, OpCode.CREATE, encode(create("/late")))
+    ensemble.pass_time(20_000)
+    ensemble.commit(1)
+    assert not ensemble.leading.sessions.by_id
+    ensemble.settle()
+    assert decode_txn(ensemble.payloads[-1]).args == (SessionExpired.code,)
+
+
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("in_multi", [False, True])
 def test_a_local_session_becomes_known_to_all_with_its_first_ephemeral(index: int, in_multi: bool) -> None:

@@ -412,6 +412,9 @@ class Learning:
                 packets = await link.receive_batch()
                 silence.deadline = trio.current_time() + limit_s
                 self._received(link, packets)
+                if self.departure is not None:
+                    await link.all_sent()
+                    self._leave_if_we_must()
         raise PeerError(f"the leader said nothing for {limit_s:g} s")
 
     def _received(self, link: LearnerLink, packets: list[Packet]) -> None:
@@ -437,6 +440,10 @@ class Learning:
                 committed = 0
             if type_ in (COMMITANDACTIVATE, INFORMANDACTIVATE):
                 self._commit_config(service, type_, zxid, data)
+                if self.departure is not None:
+                    # If the leader stays, sessions must not suffer from who has not found us again yet.
+                    link.send(ping_answer(zxid, self._touched(service)))
+                    break
             elif type_ == PING:
                 link.send(ping_answer(zxid, self._touched(service)))
             elif type_ == SYNC:
@@ -450,7 +457,8 @@ class Learning:
         self._end_batch(service)
 
     def _end_batch(self, service: LearnerService) -> None:
-        """Replies leave before the log is written: clients need not wait for what is proposed next."""
+        """Replies leave before the log is written: clients need not wait for what is proposed next. Who asked
+        for a reconfiguration is answered even if we leave then."""
         service.end_batch()
         assert self._link is not None
         self._link.flush()
@@ -533,16 +541,12 @@ class Learning:
             raise PeerError("the new configuration changes our role or our leader")
 
     def _commit_config(self, service: LearnerService, type_: int, zxid: int, data: bytes | None) -> None:
-        """Who asked for it is answered even if we leave then."""
         _, payload, designated = _without_activation(type_, data)
         if payload is not None:
             self._take_proposal(service, zxid, self._next_txn(zxid, payload))
         self._take_commit(zxid, designated)
         self._activate(self._config_seen(zxid), designated)
         service.committed(1)
-        if self.departure is not None:
-            self._end_batch(service)
-            self._leave_if_we_must()
 
     # -- what our clients ask for (quorum.replica.Upstream)
 

@@ -42,6 +42,7 @@ class LearnerLink:
         self._direct = _same_socket(stream)
         self._is_sending = False
         self._wake = trio.lowlevel.ParkingLot()
+        self._sent = trio.lowlevel.ParkingLot()
         self._is_flush_wanted = False
         self._scope = trio.CancelScope()  # of `carry_on`
         self._abort_reason = ""
@@ -151,6 +152,13 @@ class LearnerLink:
             self._is_sending = True
             await self.send_now(b"".join(queued))
             self._is_sending = False
+            self._sent.unpark_all()
+
+    async def all_sent(self) -> None:
+        """Let what is queued leave, and wait until it has, by the task."""
+        self.flush()
+        while self._queue or self._is_sending:
+            await self._sent.park()
 
     # -- from beginning to end
 

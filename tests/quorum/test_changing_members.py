@@ -21,6 +21,7 @@ from quorum.packets import (
     UPTODATE,
     long_data,
     packet,
+    ping_answer,
 )
 from quorum.reconfiguration import Departure
 from quorum.server_lines import Ensemble, config_text
@@ -306,6 +307,17 @@ async def test_a_follower_with_another_leader_or_role_applies_it_and_goes(
     assert ours.ended is not None
     assert leader.is_closed()
     assert ours.learning.departure == Departure(designated)
+
+
+async def test_who_leaves_tells_which_sessions_it_has_heard(nursery: trio.Nursery) -> None:
+    """The next question would come too late: the leader may stay, and would let them expire before their
+    time."""
+    ours, leader = await learning(nursery, 4, observers=1)
+    ours.service.heard_from = [(7, 200)]
+    asked = members(1, 2, 3, 4, version=E1 + 1)
+    await leader.say(packet(INFORMANDACTIVATE, E1 + 1, long_data(2) + reconfig_txn(asked)))
+    assert leader.heard() == ping_answer(E1 + 1, [(7, 200)])
+    assert leader.is_closed()
 
 
 async def test_an_observer_that_becomes_a_voter_comes_back_as_a_follower(nursery: trio.Nursery) -> None:

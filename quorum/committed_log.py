@@ -13,13 +13,21 @@ class CommittedLog:
 
     def __init__(self, size: int) -> None:
         self._entries: deque[tuple[int, bytes]] = deque(maxlen=size)
+        self._begun_after = 0
 
     def append(self, zxid: int, payload: bytes) -> None:
         self._entries.append((zxid, payload))
 
-    def clear(self) -> None:
-        """What is known is no longer what was applied: the tree was replaced or cut back."""
+    def begin(self, after: int) -> None:
+        """What is known is no longer what was applied: the tree was replaced or cut back, to this zxid."""
         self._entries.clear()
+        self._begun_after = after
+
+    @property
+    def after(self) -> int:
+        """Whoever has everything up to this zxid lacks nothing but what is here."""
+        is_full = len(self._entries) == self._entries.maxlen  # and more may have been here
+        return self.first_zxid if is_full else self._begun_after
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -197,8 +197,7 @@ class LearnerSync:
         return after
 
     def _memory_reaches(self, after: int) -> bool:
-        committed = self._replica.committed_log
-        return after >= self._replica.last_zxid or (len(committed) > 0 and committed.first_zxid <= after)
+        return after >= self._replica.committed_log.after
 
 
 def _next_burst(payloads: Iterator[bytes]) -> list[bytes]:

@@ -72,12 +72,11 @@ class StoredTree:
 
     def reset(self) -> None:
         self.tree.reset()
+        self._begin_at(0)
         self.tree.tracks_digest = self._digests
         self._snapshot_digest = None
         self._missed = None
         self._is_mixture = False
-        if self._committed_log is not None:
-            self._committed_log.clear()
 
     def restore_sessions(self, sessions: Iterable[tuple[int, int]]) -> None:
         self.tree.restore_sessions(sessions)
@@ -93,7 +92,7 @@ class StoredTree:
             self._snapshot_digest = (zxid, digest & _MASK64)
 
     def restored(self, zxid: int) -> None:
-        self.tree.last_zxid = zxid
+        self._begin_at(zxid)
         self._meet_snapshot_digest(zxid)
 
     def replay(self, payload: bytes) -> None:
@@ -148,8 +147,13 @@ class StoredTree:
         return StreamedTree(self)
 
     def end_stream(self, zxid: int) -> None:
-        self.tree.last_zxid = zxid
+        self._begin_at(zxid)
         self._is_mixture = True
+
+    def _begin_at(self, zxid: int) -> None:
+        self.tree.last_zxid = zxid
+        if self._committed_log is not None:
+            self._committed_log.begin(zxid)
 
     # -- saving
 

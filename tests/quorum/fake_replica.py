@@ -72,7 +72,7 @@ class FakeReplica:
         self._streamed = False
         self.tree = dict(self.saved)
         self.last_zxid = self.saved_zxid
-        self.committed_log.clear()
+        self.committed_log.begin(self.saved_zxid)
         for payload in self.on_disk:
             if zxid_of(payload) > self.last_zxid:
                 self.apply(payload)
@@ -142,7 +142,6 @@ class FakeReplica:
     async def begin_restore(self) -> "FakeRestoring":
         await trio.lowlevel.checkpoint()
         self.tree.clear()
-        self.committed_log.clear()
         self._streamed = True
         return FakeRestoring(self)
 
@@ -203,6 +202,7 @@ class FakeRestoring:
 
     def finish(self, zxid: int) -> None:
         self._replica.last_zxid = zxid
+        self._replica.committed_log.begin(zxid)
 
 
 class FakeLeaderService:

@@ -195,5 +195,9 @@ def test_only_the_latest_transactions_are_kept() -> None:
     assert len(committed) == 3
     assert (committed.first_zxid, committed.last_zxid) == (zxid("1/7"), zxid("1/9"))
     assert [each for each, _ in committed] == zxids("1/7-9")
-    committed.clear()
+    assert committed.after == zxid("1/7")
+    committed.begin(zxid("1/9"))
     assert len(committed) == 0
+    assert committed.after == zxid("1/9")
+    committed.append(zxid("2/1"), b"")
+    assert committed.after == zxid("1/9")

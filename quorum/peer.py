@@ -33,6 +33,12 @@ log = structlog.get_logger()
 
 _READ_ONLY_AFTER_S_MIN = 2.0
 
+# Roles that end before we serve: the first few are tried again at once, further ones not so often. A leader
+# may turn us away as fast as we dial it, for as long as it leads; Apache's does if we have promised a later
+# epoch than its own.
+_TRIES_AT_ONCE = 3
+_PAUSE_S_MIN, _PAUSE_S_MAX = 0.1, 1.0
+
 
 class Peer:
     """One member of the ensemble. `leader` and `learning` are there while it is one."""
@@ -61,6 +67,7 @@ class Peer:
         self._stats = stats or PeerStats()
         self._unavailable_since = 0.0
         self._is_available = False
+        self._roles_in_vain = 0  # in a row
         self._needs_snapshot = False
         self.leader: Leader | None = None
         self.learning: Learning | None = None
@@ -136,7 +143,9 @@ class Peer:
             if next_leader is None:
                 self._elector.state = ServerState.LOOKING
         finally:
+            self._roles_in_vain += 1
             if self._is_available:
+                self._roles_in_vain = 0
                 self._is_available = False
                 self._unavailable_since = trio.current_time()
             self.leader = self.learning = None
@@ -144,9 +153,14 @@ class Peer:
         if next_leader is not None:
             await self._make_durable()
             return self._elector.appoint(next_leader, self._membership.committed.version)
+        await trio.sleep_until(begun_at + self._tries_apart_s())
         if is_observer:
             await trio.sleep(self._random.random() * self._settings.observer_delay_s)
         return None
+
+    def _tries_apart_s(self) -> float:
+        further = self._roles_in_vain - _TRIES_AT_ONCE
+        return min(_PAUSE_S_MIN * 2.0 ** min(further - 1, 10), _PAUSE_S_MAX) if further > 0 else 0.0
 
     def _available(self, epoch: int) -> None:
         """Our role has reached the point from which clients are served."""

@@ -153,6 +153,23 @@ async def test_a_leader_that_is_not_listed_is_not_followed(nursery: trio.Nursery
     assert peer.network.dials == []
 
 
+async def test_who_is_turned_away_again_and_again_tries_less_often(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """At once at first: whoever was elected may have died meanwhile."""
+    peer = PeerUnderTest(nursery)
+    await peer.starts()
+    for _ in range(10):
+        peer.elector.elects(9)
+    await wait_all_tasks_blocked()
+    assert len(peer.elector.candidacies) == 4
+    for tries, after_s in enumerate((0.1, 0.2, 0.4, 0.8, 1.0, 1.0), start=5):
+        await pass_time(mock_clock, after_s - 0.01)
+        assert len(peer.elector.candidacies) == tries - 1
+        await pass_time(mock_clock, 0.01)
+        assert len(peer.elector.candidacies) == tries
+
+
 async def test_who_is_elected_leads(nursery: trio.Nursery, mock_clock: MockClock) -> None:
     """And looks again when nobody follows."""
     peer = PeerUnderTest(nursery)

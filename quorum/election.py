@@ -167,6 +167,7 @@ class ElectionTiming:
 
     resend_min_ms: int = 200  # zookeeper.fastleader.minNotificationInterval
     resend_max_ms: int = 60_000  # zookeeper.fastleader.maxNotificationInterval
+    resend_max_without_vote_ms: int = 2_000  # nobody tells such a server of a new leader unless it asks
     finalize_wait_ms: int = 200
 
 
@@ -281,7 +282,7 @@ class Election:
             return []
         if self._is_finalizing:
             return self._conclude(now)
-        self._resend_ms = min(2 * self._resend_ms, self._timing.resend_max_ms)
+        self._resend_ms = min(2 * self._resend_ms, self._resend_max_ms)
         outputs = self._tell_all()
         self._wait(now)
         return outputs + self._conclude(now)
@@ -289,6 +290,13 @@ class Election:
     def _wait(self, now: float) -> None:
         wait_ms = self._timing.finalize_wait_ms if self._is_finalizing else self._resend_ms
         self.wake_at = now + wait_ms / 1000
+
+    @property
+    def _resend_max_ms(self) -> int:
+        timing = self._timing
+        if self._has_vote:
+            return timing.resend_max_ms
+        return min(timing.resend_max_ms, timing.resend_max_without_vote_ms)
 
     # -- what is said
 

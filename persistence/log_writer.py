@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import trio
 
+from persistence.errors import StorageError
 from persistence.offload import Offload
 from persistence.torn_tail import UNSYNCED_ENTRIES_MAX
 from persistence.txn_log import TxnLog
@@ -48,6 +49,7 @@ class LogWriter:
         self._reported_count = 0
         self._rolls: deque[int] = deque()  # each: roll once this many have been written
         self._is_finishing = False
+        self._failure: OSError | StorageError | None = None
         self._is_idle = False
         self._idle = trio.lowlevel.ParkingLot()
         self._draining = trio.lowlevel.ParkingLot()
@@ -60,7 +62,11 @@ class LogWriter:
         self.bytes_since_roll += len(payload)
 
     def flush(self) -> None:
-        """Let what was appended be written: at once if the disk is quick, else by the task."""
+        """Let what was appended be written: at once if the disk is quick, else by the task.
+
+        If the disk fails it is the task that says so. Who flushes may be on its way out, where an error that
+        meets a cancellation is lost; and then whoever waits for the log to be drained would wait for ever.
+        """
         while self._pending and self._is_idle:
             if self._to_offload:
                 self._wake()
@@ -69,9 +75,12 @@ class LogWriter:
             self._is_idle = False  # whoever is told may flush again: this loop goes on with it
             try:
                 self._write_on_the_spot(batch, must_roll)
-                self._report(len(batch))
-            finally:
-                self._is_idle = True
+            except (OSError, StorageError) as failure:
+                self._failure = failure
+                self._wake()
+                return
+            self._report(len(batch))
+            self._is_idle = True
 
     async def drained(self) -> None:
         """Return once everything appended so far is durable and reported."""
@@ -96,11 +105,12 @@ class LogWriter:
         """Write until `finish`; after each batch, say how many of the oldest unreported payloads are durable.
 
         A batch is reported whole or not at all. When cancelled, the batch under way is finished and reported
-        first. When the disk fails the error comes out here or out of `flush`, and what was not reported must
-        be taken as lost.
+        first. When the disk fails the error comes out here, and what was not reported must be taken as lost.
         """
         self._on_durable = on_durable
         while True:
+            if self._failure is not None:
+                raise self._failure
             if self._pending and not self._to_offload:
                 self._is_idle = True  # from now on whoever appends writes, and need not wait for us
                 self.flush()

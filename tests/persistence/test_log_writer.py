@@ -209,6 +209,27 @@ async def test_a_quick_disk_is_synced_on_the_spot(
     nursery.cancel_scope.cancel()
 
 
+async def test_a_disk_that_fails_on_the_spot_ends_the_writer(disk: MemoryDisk, log: TxnLog) -> None:
+    """Not whoever flushes, which may be on its way out: there the error could be lost."""
+    quick, reports = QuickDisk(disk), list[int]()
+    writer = LogWriter(log, quick, clock=quick.clock)
+    with pytest.RaisesGroup(pytest.RaisesExc(OSError, match="injected")):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(writer.run, reports.append)
+            for zxid in range(1, OFFLOADED_IN_A_ROW_MIN + 11):
+                await trio.testing.wait_all_tasks_blocked()
+                writer.append(payload(zxid))
+                writer.flush()
+            await trio.testing.wait_all_tasks_blocked()
+            disk.faults["sync"] = OSError(errno.EIO, "injected")
+            for zxid in (100, 101):
+                writer.append(payload(zxid))
+                writer.flush()
+            await writer.drained()
+    assert len(reports) == quick.offloaded + 10
+    assert 101 not in zxids(log)
+
+
 async def test_what_is_appended_while_a_batch_is_reported_is_written_too(
     disk: MemoryDisk, log: TxnLog, nursery: trio.Nursery
 ) -> None:

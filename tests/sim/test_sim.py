@@ -3,12 +3,22 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
+import structlog
 
 from tests.sim.run import run_seed
 
 MINUTES = 0.25
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """A run silences the servers' log, for the whole process."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.mark.parametrize("seed", range(1, 11))

@@ -29,10 +29,9 @@ _QUEUED_BYTES_MAX = 1 << 20  # of what it missed: the queue is for what is new
 # Our clients come first: while a tree is made and sent as fast as a learner takes it, their slowest answers
 # take more than twice as long. So it is sent so much at a time, with a pause behind it; but without a pause
 # once this much of what is new waits for it, or a busy ensemble would never let it in. What counts is for how
-# long a burst keeps a learner busy that shares a machine with others: with these, 0.5 to 1 ms.
-_BURST_BYTES = 64 << 10  # of a tree
-_TXNS_BURST_BYTES = 12 << 10  # of transactions, which are more work
-_PAUSE_S = 0.003
+# long a burst keeps a learner busy that shares a machine with others: with these, about 0.5 ms.
+_TREE_BURST_BYTES, _TREE_PAUSE_S = 64 << 10, 0.003
+_TXNS_BURST_BYTES, _TXNS_PAUSE_S = 6 << 10, 0.001  # which are more work
 _WAITING_BYTES_CALM = 16 << 20
 
 # Called in one step with the last look at our history: queue what is committed behind the zxid, and from then
@@ -113,13 +112,13 @@ class LearnerSync:
         for piece in pieces:
             await self._send_now(link, piece)
             burst_bytes += len(piece)
-            if burst_bytes >= _BURST_BYTES:
+            if burst_bytes >= _TREE_BURST_BYTES:
                 burst_bytes = 0
-                await self._let_clients_go_first(link)
+                await self._let_clients_go_first(link, _TREE_PAUSE_S)
 
-    async def _let_clients_go_first(self, link: LearnerLink) -> None:
+    async def _let_clients_go_first(self, link: LearnerLink, seconds: float) -> None:
         if self._has_clients() and link.queued_bytes < _WAITING_BYTES_CALM:
-            await trio.sleep(_PAUSE_S)
+            await trio.sleep(seconds)
 
     async def _plan_from_disk(self, peer_zxid: int) -> Plan:
         last = self._replica.last_zxid
@@ -193,7 +192,7 @@ class LearnerSync:
                 break  # not all of it is committed yet
             is_gaining = 2 * (last - before) < len(committed)  # or it would never be up to date
             if is_gaining and len(packets) >= _TXNS_BURST_BYTES:
-                await self._let_clients_go_first(link)
+                await self._let_clients_go_first(link, _TXNS_PAUSE_S)
         return after
 
     def _memory_reaches(self, after: int) -> bool:

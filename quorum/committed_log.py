@@ -7,6 +7,8 @@ them has all that came before it, and lacks exactly those behind it.
 from collections import deque
 from collections.abc import Iterator
 
+from persistence.log_format import follows
+
 
 class CommittedLog:
     """The last `size` committed transactions, oldest first, as (zxid, payload)."""
@@ -26,8 +28,11 @@ class CommittedLog:
     @property
     def after(self) -> int:
         """Whoever has everything up to this zxid lacks nothing but what is here."""
+        if not self._entries:
+            return self._begun_after
         is_full = len(self._entries) == self._entries.maxlen  # and more may have been here
-        return self.first_zxid if is_full else self._begun_after
+        is_gapless = follows(self._begun_after, self.first_zxid)  # some versions of Apache left gaps in logs
+        return self._begun_after if is_gapless and not is_full else self.first_zxid
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -201,3 +201,10 @@ def test_only_the_latest_transactions_are_kept() -> None:
     assert committed.after == zxid("1/9")
     committed.append(zxid("2/1"), b"")
     assert committed.after == zxid("1/9")
+
+
+def test_behind_a_gap_only_what_is_kept_is_known() -> None:
+    committed = CommittedLog(500)
+    committed.begin(zxid("1/3"))
+    committed.append(zxid("1/5"), b"")
+    assert committed.after == zxid("1/5")

@@ -20,7 +20,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 TARGET = CHECKOUT / "build" / "compiled"
-PACKAGES = ("jute", "persistence", "quorum", "server")
+PACKAGES = ("client", "jute", "persistence", "quorum", "server")
 
 # What runs for every request. The shells stay as they are: a coroutine does not get faster by being compiled.
 HOT_MODULES = (

@@ -6,6 +6,7 @@ A server should be up in a fraction of a second, so each command imports what it
 import os
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -23,7 +24,26 @@ INSTALL_SNAPPY = "install it with: pip install 'triokeeper[snappy]'"
 EXIT_UNSOUND_FILE = 1
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+# Commands that live beside what they run, by module and name: imported when asked for.
+COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {}
+
+
+class Commands(click.Group):
+    """The commands of this file, and those of `COMMANDS_ELSEWHERE`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *COMMANDS_ELSEWHERE])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS_ELSEWHERE:
+            return super().get_command(ctx, cmd_name)
+        module, name = COMMANDS_ELSEWHERE[cmd_name]
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="triokeeper", message="%(prog)s %(version)s")
 def main() -> None:
     """A ZooKeeper server without the JVM.

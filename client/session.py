@@ -24,13 +24,12 @@ from client.events import State, WatchedEvent
 from client.multi import ANY_VERSION, Create, Delete, Read, ReadResult, SetData, Write, WriteResult
 from client.paths import Chroot
 from client.requests import Request
-from client.words import four_letter_word
+from client.words import Connector, four_letter_word
 from jute.client_records import Acl, ClientInfo, Stat
 from jute.opcodes import AddWatchMode, CreateMode, WatcherType
 
 T = TypeVar("T")
 Address: TypeAlias = tuple[str, int]
-Connector: TypeAlias = Callable[[str, int], Awaitable[trio.abc.Stream]]
 
 DEFAULT_TIMEOUT_MS = 30_000
 RECEIVE_BYTES_MAX = 65536
@@ -403,7 +402,7 @@ class Session:
             pause_s = min(pause_s * 2, READ_WRITE_SEARCH_S_MAX)
             for index, address in enumerate(self._hosts):
                 try:
-                    answer = await four_letter_word(*address, "isro", 1.0)
+                    answer = await four_letter_word(*address, "isro", 1.0, self._connect)
                 except OSError:
                     continue
                 if answer == b"rw":

@@ -21,7 +21,7 @@ from client.session import Session
 from client.shell.command_table import shell_command
 from client.shell.commands.writing import create_parents
 from client.shell.failures import EXIT_NO_SUCH_COMMAND, EXIT_NOBODY_SERVING, CommandFailed
-from client.shell.shell import Shell
+from client.shell.trio_shell import TrioShell
 from jute.opcodes import CreateMode, KeeperState
 
 _SEQUENCE = re.compile(r"(-?\d{10})\Z")
@@ -36,7 +36,7 @@ TERMINATION_S = 10.0
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(0), metavar="SECONDS", help="Give up then: exit code 1."
 )
-async def lock_command(shell: Shell, path: str, command: tuple[str, ...], timeout_s: float | None) -> int:
+async def lock_command(shell: TrioShell, path: str, command: tuple[str, ...], timeout_s: float | None) -> int:
     """Run COMMAND while holding the lock PATH, and end with its exit code.
 
     \b

@@ -1,7 +1,7 @@
 """Where a server answers its clients, found in its configuration as `zkServer.sh status` does. Pure.
 
-First `clientPort`, then the part behind `;` of this server's own line in zoo.cfg or else in the dynamic file, at
-last `secureClientPort`. What is said on the way is part of the script's output.
+First `clientPort`, then the part behind `;` of this server's own line in zoo.cfg or else in the dynamic file,
+at last `secureClientPort`. What is said on the way is part of the script's output.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
 """Writes the scripts: each is `bin/front.sh` with its own name in it, and `bin/zkEnv.sh` stands beside them.
 
-They name the `triokeeper` command that installed them by its path, so they work from any directory, whatever the
-PATH is; the variable TRIOKEEPER names another.
+They name the `triokeeper` command that installed them by its path, so they work from any directory, whatever
+the PATH is; the variable TRIOKEEPER names another.
 """
 
 import shlex

@@ -12,7 +12,7 @@ FLAG_VARIABLES = ("KAFKA_HEAP_OPTS", "KAFKA_JVM_PERFORMANCE_OPTS", "KAFKA_JMX_OP
 
 
 def start(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Become a server with the configuration file that is named first; -daemon starts one in the background."""
+    """Become a server with the configuration file named; -daemon starts one in the background."""
     is_daemon = arguments[:1] == ["-daemon"]
     files = arguments[1:] if is_daemon else arguments
     if not files:
@@ -20,9 +20,18 @@ def start(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         return 1
     command = [environ["TRIOKEEPER"], "start", files[0]]
     environment = with_flags(environ)
-    if is_daemon:
-        return start_in_background(command, environment, environ.get("LOG_DIR") or environ["ZOO_LOG_DIR"])
-    os.execvpe(command[0], command, environment)
+    from server.tools.server_process import become, leave_running, start_in_background
+
+    if not is_daemon:
+        return become(command, environment)
+    log_dir = environ.get("LOG_DIR") or environ["ZOO_LOG_DIR"]
+    try:
+        process = start_in_background(command, environment, f"{log_dir}/zookeeper.out")
+    except OSError as problem:
+        print(f"{problem.filename}: {problem.strerror}; LOG_DIR names another directory", file=sys.stderr)
+        return 1
+    leave_running(process)
+    return 0
 
 
 def with_flags(environ: Mapping[str, str]) -> dict[str, str]:
@@ -31,35 +40,13 @@ def with_flags(environ: Mapping[str, str]) -> dict[str, str]:
     return dict(environ) | {"JVMFLAGS": " ".join(flags)}
 
 
-def start_in_background(command: list[str], environment: dict[str, str], log_dir: str) -> int:
-    import subprocess
-
-    out_file = Path(log_dir) / "zookeeper.out"
-    try:
-        out_file.parent.mkdir(parents=True, exist_ok=True)
-        with out_file.open("wb") as out:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-            )
-    except OSError as problem:
-        print(f"{problem.filename}: {problem.strerror}; set LOG_DIR to another directory", file=sys.stderr)
-        return 1
-    process.returncode = 0  # it outlives this command on purpose
-    return 0
-
-
 def stop(
     _arguments: Sequence[str],
     environ: Mapping[str, str],
     processes: Path = Path("/proc"),
     kill: Callable[[int, int], None] = os.kill,
 ) -> int:
-    """Send SIGTERM, or the signal that SIGNAL names, to every server of this machine, as Kafka's script does."""
+    """Send SIGTERM, or the signal in SIGNAL, to every server of this machine, as Kafka's script does."""
     name = environ.get("SIGNAL") or "TERM"
     number = getattr(signal, f"SIG{name.removeprefix('SIG')}", None)
     if number is None:

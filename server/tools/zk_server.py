@@ -18,8 +18,8 @@ COMMANDS = "start|start-foreground|stop|version|restart|status|print-cmd"
 START_SECONDS = 1.0  # a server that is still there after this has started
 STOP_SECONDS_MAX = 30.0
 NO_TLS = """\
-Note: the only client port is secureClientPort ({port}), and this command does not speak TLS. Ask the server with
-  a TLS client, or give it a plain clientPort on a loopback address as well."""
+Note: the only client port is secureClientPort ({port}), and this command does not speak TLS. Ask the
+  server with a TLS client, or give it a plain clientPort on a loopback address as well."""
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -140,19 +140,16 @@ def start(installation: Installation) -> int:
         print("SERVER DID NOT START")
         print(f"{installation.config_file} sets no dataDir; add a line dataDir=DIRECTORY", file=sys.stderr)
         return 1
+    return start_and_watch(installation)
+
+
+def start_and_watch(installation: Installation) -> int:
     import subprocess
 
+    from server.tools.server_process import leave_running, start_in_background
+
     try:
-        os.makedirs(installation.log_dir, exist_ok=True)
-        with open(installation.out_file, "wb") as out:
-            process = subprocess.Popen(
-                installation.command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env=installation.environ,
-                start_new_session=True,
-            )
+        process = start_in_background(installation.command, installation.environ, installation.out_file)
     except OSError as problem:
         print("SERVER DID NOT START")
         print(f"{problem.filename}: {problem.strerror}", file=sys.stderr)
@@ -165,7 +162,7 @@ def start(installation: Installation) -> int:
         process.wait(START_SECONDS)
     except subprocess.TimeoutExpired:
         print("STARTED")
-        process.returncode = 0  # it outlives this command on purpose
+        leave_running(process)
         return 0
     print("FAILED TO START")
     return 1
@@ -186,21 +183,10 @@ def write_pid(file: str, pid: int) -> bool:
 
 def start_foreground(installation: Installation) -> int:
     """Become the server; with ZOO_NOEXEC run it as a child, and hand on signals and the exit code."""
-    if installation.environ.get("ZOO_NOEXEC"):
-        return run_and_wait(installation)
-    sys.stdout.flush()
-    os.execvpe(installation.command[0], installation.command, dict(installation.environ))
+    from server.tools.server_process import become, run_and_wait
 
-
-def run_and_wait(installation: Installation) -> int:
-    import signal
-    import subprocess
-
-    process = subprocess.Popen(installation.command, env=installation.environ)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda received, _frame: process.send_signal(received))
-    code = process.wait()
-    return code if code >= 0 else 128 - code
+    run = run_and_wait if installation.environ.get("ZOO_NOEXEC") else become
+    return run(installation.command, installation.environ)
 
 
 def print_command(installation: Installation) -> int:

@@ -1,8 +1,8 @@
 """The keys of a zoo.cfg or a dynamic configuration file, read line by line.
 
-The scripts need three or four keys and are run every few seconds, so this is not the server's own reader, whose
-library takes longer to import than a status takes. ZooKeeper's scripts use `grep` and `sed`; this reads what
-they read, and spaces around `=`, the separator `:` and backslashes as well. Pure.
+The scripts need three or four keys and are run every few seconds, so this is not the server's own reader,
+whose library takes longer to import than a status takes. ZooKeeper's scripts use `grep` and `sed`; this reads
+what they read, and spaces around `=`, the separator `:` and backslashes as well. Pure.
 """
 
 import re

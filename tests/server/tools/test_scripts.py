@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -107,13 +108,24 @@ def test_another_command_may_be_named(home: Path, tmp_path: Path) -> None:
     assert run(home / "bin" / "zkServer.sh", TRIOKEEPER=str(other)) == {"": "other"}
 
 
+def test_a_machine_without_bash(home: Path, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "dirname", "env", "grep", "sort"):
+        (tools / name).symlink_to(shutil.which(name) or name)
+
+    assert (
+        run(home / "bin" / "zkServer.sh", "status", PATH=str(tools))[""] == "scripts run zkServer.sh status"
+    )
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_people_source_zk_env(home: Path, shell: str) -> None:
     """Its names are set for the script that sources it, and not handed on to what that script runs."""
     (home / "conf" / "java.env").write_text("MINE=one\n")
     source = shlex.quote(str(home / "bin" / "zkEnv.sh"))
     lines = [
-        "set -e",
+        "set -eu",
         f". {source}",
         "for name in ZOOBINDIR ZOOKEEPER_PREFIX ZOOCFGDIR ZOOCFG ZOO_LOG_DIR JAVA CLASSPATH MINE; do",
         '  eval "echo $name=\\$$name"',

@@ -28,6 +28,7 @@ EXIT_UNSOUND_FILE = 1
 COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {
     "cli": ("client.shell.command", "cli"),
     "status": ("client.status.command", "status"),
+    "scripts": ("server.tools.scripts_command", "scripts"),
 }
 
 

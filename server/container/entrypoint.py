@@ -82,6 +82,10 @@ def prepare(command: Command, environ: Mapping[str, str], machine: Machine) -> P
         _make(directories)
         if os.geteuid() == 0:
             become_user(directories)
+        elif os.getegid() == 0:
+            os.umask(
+                0o002
+            )  # a user by number alone: the next one, of the same group, may have another number
     plan = settle(command, draft, variables, machine)
     for file in plan.files:
         _write(file, machine, is_server=command.is_server)

@@ -142,6 +142,20 @@ def test_a_directory_that_cannot_be_written_is_named(machine: Machine) -> None:
         prepare(SERVER, {}, machine)
 
 
+def test_what_a_user_of_group_0_makes_can_be_written_by_the_group(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a user is a number without a name, and the next one may be another."""
+    masks: list[int] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 123456)
+    monkeypatch.setattr(os, "getegid", lambda: 0)
+    monkeypatch.setattr(os, "umask", masks.append)
+
+    prepare(SERVER, {}, machine)
+
+    assert masks == [0o002]
+
+
 @needs_root
 def test_root_hands_the_directories_over_and_becomes_the_servers_user(tmp_path: Path) -> None:
     """In a process of its own, which tells what it has become by its exit code."""

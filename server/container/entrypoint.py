@@ -109,12 +109,19 @@ def become_user(directories: Iterable[Path]) -> None:
         ):  # a read-only or remote file system; what matters is whether it can be written
             if os.lstat(path).st_uid != uid:
                 os.chown(path, uid, gid, follow_symlinks=False)
-    if name is not None:
-        os.initgroups(name, gid)
-    else:
-        os.setgroups([gid])
-    os.setgid(gid)
-    os.setuid(uid)
+    try:
+        if name is not None:
+            os.initgroups(name, gid)
+        else:
+            os.setgroups([gid])
+        os.setgid(gid)
+        os.setuid(uid)
+    except PermissionError:
+        raise Refused(
+            f"root may not become uid {uid} here: run the container with --user {uid}, "
+            "or let it have the capabilities SETUID and SETGID",
+            EXIT_NOT_EXECUTABLE,
+        ) from None
     os.environ["HOME"] = home
 
 

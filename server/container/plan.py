@@ -54,7 +54,7 @@ class Plan:
     link: tuple[str, str] | None  # where, and to what
     notes: tuple[Note, ...]
     exports: Mapping[str, str]
-    command: tuple[str, ...]
+    command: Command
     config_file: str | None
     needs_shell: bool
 
@@ -101,8 +101,8 @@ def settle(command: Command, draft: Draft, variables: Variables, facts: Facts) -
         link=None if file == USUAL_CONFIG else (USUAL_CONFIG, file),
         notes=(*draft.notes, *id_notes, *configuration.notes),
         exports={**draft.exports, **_script_exports(file)},
-        command=command.words,
-        config_file=(command.config_file or file) if command.starts else None,
+        command=command,
+        config_file=file if command.starts else None,
         needs_shell=any(facts.owner(path) is not None for path in _environment_files(draft)),
     )
 

@@ -221,14 +221,14 @@ def own_logging() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def plan_saying(*notes: Note) -> Plan:
+def plan_saying(*notes: Note, command: Command) -> Plan:
     return Plan(
-        files=(), link=None, notes=notes, exports={}, command=("x",), config_file=None, needs_shell=False
+        files=(), link=None, notes=notes, exports={}, command=command, config_file=None, needs_shell=False
     )
 
 
 def test_notes_begin_a_servers_log(own_logging: None, capsys: pytest.CaptureFixture[str]) -> None:
-    say(plan_saying(Note("info", "one"), Note("warning", "two")), is_server=True)
+    say(plan_saying(Note("info", "one"), Note("warning", "two"), command=SERVER))
 
     first, second = capsys.readouterr().out.splitlines()
     assert first.endswith("] - one")
@@ -238,7 +238,7 @@ def test_notes_begin_a_servers_log(own_logging: None, capsys: pytest.CaptureFixt
 def test_beside_other_commands_only_warnings_are_said_and_not_on_stdout(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    say(plan_saying(Note("info", "one"), Note("warning", "two")), is_server=False)
+    say(plan_saying(Note("info", "one"), Note("warning", "two"), command=understand(["bash"])))
 
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "two\n")
@@ -275,7 +275,6 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     ("words", "code", "out"),
     [
         (["sh", "-c", "echo $ZOOCFGDIR; exit 7"], 7, "DIR/conf\n"),
-        (["sh", "-c", "kill -TERM $$"], -signal.SIGTERM, ""),
         (["sh", "-c", "sleep 9 & kill -PIPE $!; wait $!; echo $?"], 0, f"{128 + signal.SIGPIPE}\n"),
         (["no-such-command"], 127, ""),
         (["/"], 126, ""),
@@ -355,6 +354,26 @@ def test_a_shell_reads_the_files_that_need_one(tmp_path: Path) -> None:
     assert done.stdout == f"{tmp_path}/conf start-foreground {tmp_path}/conf/zoo.cfg\n"
 
 
-def test_commands_are_understood_by_what_they_run() -> None:
-    assert understand(["bash"]) == Command(("bash",))
-    assert understand(["zookeeper-server-start", "/x"]).config_file == "/x"
+@pytest.mark.parametrize(
+    ("line", "becomes_server"),
+    [
+        ("zkServer.sh start-foreground", True),
+        ("zkServer.sh --config /data/conf start-foreground", True),
+        ("zkServer.sh start", False),
+        ("zkServer.sh status", False),
+        ("triokeeper start /x", True),
+        ("zookeeper-server-start /x", True),
+        ("zookeeper-server-start -daemon /x", False),
+        ("/run.sh", True),
+        ("bash -c zkServer.sh", False),
+    ],
+)
+def test_signals_wait_for_a_command_that_becomes_the_server(line: str, becomes_server: bool) -> None:
+    """For any other they would be lost for good."""
+    assert understand(line.split()).becomes_server == becomes_server
+
+
+def test_a_signal_to_another_command_ends_it(tmp_path: Path) -> None:
+    done = run(container(tmp_path, "sh", "-c", "kill -TERM $$; echo still here"))
+
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "")

@@ -1,0 +1,122 @@
+"""The server's process, and the conversation with it: JSON lines over its standard input and output.
+
+The process ends when its standard input does, so it never outlives the one that started it. It has a process
+group of its own: Ctrl-C is for the tests alone, and if the tests are killed while it is stopped, the system
+continues it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import IO, Any
+
+from .errors import ServerError
+
+ANSWER_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 15.0
+LOG_TAIL_LINES = 30
+# They configure servers, and are not meant for ours.
+_NOT_FOR_US = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "JVMFLAGS", "SERVER_JVMFLAGS", "KAFKA_OPTS")
+
+
+class Child:
+    """One run of a server."""
+
+    def __init__(self, config: Path, log: Path) -> None:
+        self._log = log
+        environ = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_US}
+        environ["TRIOKEEPER_LOG"] = "plain"
+        with log.open("ab") as log_file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "triokeeper", "serve-for-tests", str(config)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log_file,
+                cwd=config.parent,
+                env=environ,
+                process_group=0,
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests: IO[bytes] = self._process.stdin
+        self._answers: IO[bytes] = self._process.stdout
+        self._lock = threading.Lock()
+        self._timer_lock = threading.Lock()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def wait_ready(self, seconds: float = ANSWER_SECONDS_MAX) -> int:
+        """Wait until the server listens; returns its client port."""
+        with self._lock:
+            ready = self._read(seconds)
+        return int(ready["port"])
+
+    def ask(self, what: str, *, seconds: float = ANSWER_SECONDS_MAX, **arguments: object) -> Any:
+        """Have the server do something, and return what it says."""
+        with self._lock:
+            try:
+                self._requests.write(json.dumps({"do": what, **arguments}).encode() + b"\n")
+                self._requests.flush()
+            except OSError:
+                raise self.failure(f"cannot {what}: the server is not running") from None
+            answer = self._read(seconds)
+        if "error" in answer:
+            raise ServerError(str(answer["error"]))
+        return answer["ok"]
+
+    def _read(self, seconds: float) -> dict[str, Any]:
+        """The next line it says; one that says nothing for so long is killed."""
+        timer = threading.Timer(seconds, self._process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            line = self._answers.readline()
+        finally:
+            timer.cancel()
+        if not line:
+            raise self.failure("the server ended" if self.is_ended() else f"no answer within {seconds} s")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def is_ended(self) -> bool:
+        """Whether it ended by itself; it is waited for, because its output has ended."""
+        return self._process.wait(STOP_SECONDS_MAX) != -9
+
+    def failure(self, how: str) -> ServerError:
+        return ServerError(f"{how}. The end of {self._log}:\n{log_tail(self._log)}")
+
+    def signal(self, number: int) -> None:
+        if self.is_alive:
+            os.kill(self._process.pid, number)
+
+    def stop(self) -> int:
+        """End it in good order."""
+        self._requests.close()
+        try:
+            return self._process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise self.failure(f"the server did not stop within {STOP_SECONDS_MAX} s and was killed") from None
+        finally:
+            self._answers.close()
+
+    def kill(self) -> None:
+        """End it at once, as a power failure of this process alone."""
+        self._process.kill()
+        self._process.wait()
+        self._requests.close()
+        self._answers.close()
+
+
+def log_tail(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return "\n".join(f"    {line}" for line in lines[-LOG_TAIL_LINES:]) or "    (empty)"

@@ -27,6 +27,7 @@ EXIT_UNSOUND_FILE = 1
 
 # Commands that live beside what they run, by module and name: imported when asked for.
 COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {
+    "change-tree-for-tests": ("server.test_control", "change_tree_for_tests"),
     "serve-for-tests": ("server.test_control", "serve_for_tests"),
 }
 

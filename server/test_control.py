@@ -19,15 +19,16 @@ from typing import Any, NoReturn
 import click
 import trio
 
+from client.errors import NodeExists, NoNode, NotEmpty, ServerError
 from client.session import Session as ClientSession
 from client.session import open_session
-from jute.errors import NoNode, NodeExists, NotEmpty, ZkError
 from server.data_tree import data_length_of
 from server.ordering import OrderingPipeline
 from server.replica import Replica
 
 LOAD_SECONDS_MAX = 60.0
 SESSION_MS = 30_000
+CONNECT_SECONDS_MAX = 20.0
 SYSTEM = b"/zookeeper"
 
 
@@ -42,6 +43,24 @@ def serve_for_tests(config: Path) -> NoReturn:
     sys.exit(start_server((str(config),), beside=partial(answer_tests, answers), shares_ports=True))
 
 
+@click.command(name="change-tree-for-tests", hidden=True)
+@click.argument("hosts")
+@click.argument("how", type=click.Choice(["make", "remove"]))
+@click.argument("path")
+def change_tree_for_tests(hosts: str, how: str, path: str) -> None:
+    """Make or remove the namespace of a test at a server that is there already."""
+
+    async def change() -> None:
+        async with open_session(hosts, timeout_ms=SESSION_MS) as session:
+            await session.wait_connected(CONNECT_SECONDS_MAX)
+            await (_put(session, path, b"") if how == "make" else _remove(session, path))
+
+    try:
+        trio.run(change)
+    except (ServerError, TimeoutError) as failure:
+        raise click.ClickException(str(failure) or "nobody serves there") from None
+
+
 async def answer_tests(answers: int, server: Replica, port: int) -> None:
     """Answer requests until the input ends, then stop the server as SIGTERM does."""
     control = Control(server, port)
@@ -52,7 +71,7 @@ async def answer_tests(answers: int, server: Replica, port: int) -> None:
             received += data
             while b"\n" in received:
                 line, _, received = received.partition(b"\n")
-                await replies.send_all(json.dumps(await control.answer(line)).encode() + b"\n")
+                await replies.send_all(json.dumps(await control.answer(bytes(line))).encode() + b"\n")
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -77,7 +96,7 @@ class Control:
         action = self._actions[request.pop("do")]
         try:
             return {"ok": await action(**request)}
-        except (ZkError, Refused, TimeoutError) as failure:
+        except (ServerError, Refused, trio.TooSlowError) as failure:
             return {"error": str(failure) or type(failure).__name__}
 
     async def _state(self) -> dict[str, object]:
@@ -116,7 +135,7 @@ class Control:
     async def _tree(self, path: str) -> dict[str, str]:
         tree, top = self._server.tree, path.encode()
         if top not in tree.bodies:
-            raise NoNode(path)
+            raise Refused(f"there is no node {path}")
         below = top if top.endswith(b"/") else top + b"/"
         return {
             each.decode(): base64.b64encode(_data(body)).decode()

@@ -14,7 +14,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 if not os.path.isdir(os.path.join(_HERE, "testing")):
     # An editable install: this file alone was copied, and a .pth file beside it names the checkout.
     with open(os.path.join(os.path.dirname(_HERE), "_triokeeper.pth"), encoding="utf-8") as _pth:
-        __path__.append(_pth.read().strip())
+        sys.modules[__name__].__path__.append(_pth.read().strip())
 
 
 def main() -> None:

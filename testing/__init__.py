@@ -5,10 +5,10 @@
     with Server() as server:
         client = KazooClient(hosts=server.hosts)
 
-`Server` and `Ensemble` are plain objects that any thread and any event loop may use; the pytest plug-in offers
-them as fixtures. Importing this package changes nothing in the process that does so: no signal handler, no
-event loop, nothing on `sys.path`. It needs the standard library alone, and loads what it needs when it is used,
-because the plug-in is part of every pytest run of whoever installs it.
+`Server` and `Ensemble` are plain objects that any thread and any event loop may use; the pytest plug-in
+offers them as fixtures. Importing this package changes nothing in the process that does so: no signal
+handler, no event loop, nothing on `sys.path`. It needs the standard library alone, and loads most of it when
+it is used: the plug-in is part of every pytest run where Triokeeper is installed.
 """
 
 from importlib import import_module

@@ -20,6 +20,25 @@ STOP_SECONDS_MAX = 15.0
 LOG_TAIL_LINES = 30
 # They configure servers, and are not meant for ours.
 _NOT_FOR_US = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "JVMFLAGS", "SERVER_JVMFLAGS", "KAFKA_OPTS")
+_COMMAND = (sys.executable, "-P", "-m", "triokeeper")
+
+
+def _environ() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_US}
+    return kept | {"TRIOKEEPER_LOG": "plain"}
+
+
+def change_tree(hosts: str, how: str, path: str) -> None:
+    """Have a short-lived client `make` a node at any server, or `remove` it with all that is below it."""
+    finished = subprocess.run(
+        [*_COMMAND, "change-tree-for-tests", hosts, how, path],
+        env=_environ(),
+        capture_output=True,
+        text=True,
+        timeout=ANSWER_SECONDS_MAX,
+    )
+    if finished.returncode:
+        raise ServerError(f"cannot {how} {path} at {hosts}: {finished.stderr.strip()}")
 
 
 class Child:
@@ -27,16 +46,14 @@ class Child:
 
     def __init__(self, config: Path, log: Path) -> None:
         self._log = log
-        environ = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_US}
-        environ["TRIOKEEPER_LOG"] = "plain"
         with log.open("ab") as log_file:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "triokeeper", "serve-for-tests", str(config)],
+                [*_COMMAND, "serve-for-tests", str(config)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log_file,
                 cwd=config.parent,
-                env=environ,
+                env=_environ(),
                 process_group=0,
             )
         assert self._process.stdin is not None
@@ -44,7 +61,6 @@ class Child:
         self._requests: IO[bytes] = self._process.stdin
         self._answers: IO[bytes] = self._process.stdout
         self._lock = threading.Lock()
-        self._timer_lock = threading.Lock()
 
     @property
     def pid(self) -> int:
@@ -60,7 +76,7 @@ class Child:
             ready = self._read(seconds)
         return int(ready["port"])
 
-    def ask(self, what: str, *, seconds: float = ANSWER_SECONDS_MAX, **arguments: object) -> Any:
+    def ask(self, what: str, **arguments: object) -> Any:
         """Have the server do something, and return what it says."""
         with self._lock:
             try:
@@ -68,7 +84,7 @@ class Child:
                 self._requests.flush()
             except OSError:
                 raise self.failure(f"cannot {what}: the server is not running") from None
-            answer = self._read(seconds)
+            answer = self._read(ANSWER_SECONDS_MAX)
         if "error" in answer:
             raise ServerError(str(answer["error"]))
         return answer["ok"]
@@ -83,13 +99,10 @@ class Child:
         finally:
             timer.cancel()
         if not line:
-            raise self.failure("the server ended" if self.is_ended() else f"no answer within {seconds} s")
+            code = self._process.wait(STOP_SECONDS_MAX)
+            raise self.failure(f"the server ended with code {code}")
         answer: dict[str, Any] = json.loads(line)
         return answer
-
-    def is_ended(self) -> bool:
-        """Whether it ended by itself; it is waited for, because its output has ended."""
-        return self._process.wait(STOP_SECONDS_MAX) != -9
 
     def failure(self, how: str) -> ServerError:
         return ServerError(f"{how}. The end of {self._log}:\n{log_tail(self._log)}")
@@ -105,7 +118,9 @@ class Child:
             return self._process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise self.failure(f"the server did not stop within {STOP_SECONDS_MAX} s and was killed") from None
+            raise self.failure(
+                f"the server did not stop within {STOP_SECONDS_MAX} s and was killed"
+            ) from None
         finally:
             self._answers.close()
 

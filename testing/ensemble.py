@@ -3,8 +3,8 @@
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self, TypeVar
 
 from .errors import ServerError
 from .relay import HOST, Relay, reserve_port
@@ -12,6 +12,8 @@ from .server import Server, Session
 
 LEADER_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.01
+
+T = TypeVar("T")
 
 
 class Ensemble:
@@ -113,8 +115,17 @@ class Ensemble:
             server.spawn()
         for server in self._members:
             server.wait_until_up()
-        self._wait(lambda: all(self._mode(server) for server in self._members), LEADER_SECONDS_MAX)
+        self._wait(self._do_all_serve, LEADER_SECONDS_MAX)
         return self
+
+    def _do_all_serve(self) -> bool:
+        return all(self._mode(server) for server in self._members)
+
+    def wait_until_serving(self, server: Server) -> None:
+        """Wait for one member, unless too few run to serve anybody."""
+        running = sum(each.answers for each in self._members[: self._voters])
+        if running > self._voters // 2:
+            self._wait(lambda: self._mode(server), LEADER_SECONDS_MAX)
 
     def stop(self) -> None:
         for server in self._members:
@@ -145,7 +156,7 @@ class Ensemble:
         """The leader, as soon as there is one. Raises TimeoutError."""
         return self._wait(lambda: self.leader, timeout)
 
-    def _wait(self, condition: Any, timeout: float) -> Any:
+    def _wait(self, condition: Callable[[], T | None], timeout: float) -> T:
         deadline = time.monotonic() + timeout
         while True:
             if value := condition():
@@ -166,9 +177,7 @@ class Ensemble:
             )
         named = {id(server) for group in groups for server in group}
         rest = [server for server in self._members if id(server) not in named]
-        place = {
-            id(server): number for number, group in enumerate([*groups, rest]) for server in group
-        }
+        place = {id(server): number for number, group in enumerate([*groups, rest]) for server in group}
         for one, other in itertools.permutations(self._ids, 2):
             is_cut = place[id(self._members[one - 1])] != place[id(self._members[other - 1])]
             for relay in self._links[one, other]:

@@ -62,7 +62,9 @@ class Half:
 class Link:
     """A client's connection and the one made for it behind the relay."""
 
-    def __init__(self, loop: "RelayLoop", relay: "Relay", client: socket.socket, server: socket.socket) -> None:
+    def __init__(
+        self, loop: "RelayLoop", relay: "Relay", client: socket.socket, server: socket.socket
+    ) -> None:
         self._loop = loop
         self.relay = relay
         self._ends = (client, server)
@@ -157,7 +159,7 @@ class Link:
 
 
 class Relay:
-    """One port of a test. Every method may be called from any thread, and has taken effect when it returns."""
+    """One port of a test. Any thread may call any method, which has taken effect when it returns."""
 
     def __init__(self, port: int = 0) -> None:
         self._reservation = _bound(port)
@@ -265,23 +267,24 @@ class RelayLoop:
         """Run something in the relays' thread and return what it does."""
         if threading.current_thread() is self._thread:
             return action()
-        is_done, outcome = threading.Event(), []
+        is_done = threading.Event()
+        values: list[T] = []
+        failures: list[BaseException] = []
 
         def act() -> None:
             try:
-                outcome.append((True, action()))
+                values.append(action())
             except BaseException as failure:
-                outcome.append((False, failure))
+                failures.append(failure)
             is_done.set()
 
         self._calls.append(act)
         self._waker.send(b"\0")
         if not is_done.wait(CALL_SECONDS_MAX):
             raise TimeoutError("the relays' thread does not answer")
-        is_good, value = outcome[0]
-        if not is_good:
-            raise value
-        return value  # type: ignore[no-any-return]
+        if failures:
+            raise failures[0]
+        return values[0]
 
     def wake_at(self, due: float, link: Link) -> None:
         heapq.heappush(self._alarms, (due, next(self._numbers), link))
@@ -331,5 +334,5 @@ def _bound(port: int) -> socket.socket:
 
 
 def reserve_port() -> socket.socket:
-    """A free port that stays free for a server which binds it with SO_REUSEPORT, until this socket is closed."""
+    """A port that nobody else gets until this socket is closed; a server binds it with SO_REUSEPORT."""
     return _bound(0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from .child import Child
+from .child import Child, change_tree
 from .errors import ServerError
 from .relay import HOST, Relay
 
@@ -75,7 +75,7 @@ class Server:
         self._child: Child | None = None
         self._is_paused = False
         self._lock = threading.RLock()
-        self._ensemble: "Ensemble | None" = None
+        self._ensemble: Ensemble | None = None
 
     # -- facts
 
@@ -113,10 +113,12 @@ class Server:
     # -- life
 
     def start(self) -> Self:
-        """Start the server, unless it runs, and wait until it serves."""
+        """Start the server, unless it runs, and wait until it serves (in an ensemble, if others run)."""
         with self._lock:
             self.spawn()
             self.wait_until_up()
+            if self._ensemble is not None:
+                self._ensemble.wait_until_serving(self)
         return self
 
     def spawn(self) -> None:
@@ -314,3 +316,14 @@ def _has_content(folder: Path) -> bool:
 
 def _as_bytes(data: str | bytes) -> bytes:
     return data.encode() if isinstance(data, str) else data
+
+
+@contextlib.contextmanager
+def namespace_at(hosts: str) -> Iterator[Namespace]:
+    """A namespace on a server that is there already, of whatever kind. `hosts` may end in a chroot."""
+    path = f"/test-{uuid.uuid4().hex[:12]}"
+    change_tree(hosts, "make", path)
+    try:
+        yield Namespace(f"{hosts.rstrip('/')}{path}", path)
+    finally:
+        change_tree(hosts, "remove", path)

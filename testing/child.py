@@ -1,12 +1,13 @@
 """The server's process, and the conversation with it: JSON lines over its standard input and output.
 
-The process ends when its standard input does, so it never outlives the one that started it. It has a process
-group of its own: Ctrl-C is for the tests alone, and if the tests are killed while it is stopped, the system
-continues it.
+The process ends when its standard input does, so it never outlives the one that started it. While it is
+paused it cannot notice that; a shell that waits for the same end continues it then. It has a process group
+of its own: Ctrl-C is for the tests alone.
 """
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -61,6 +62,7 @@ class Child:
         self._requests: IO[bytes] = self._process.stdin
         self._answers: IO[bytes] = self._process.stdout
         self._lock = threading.Lock()
+        self._continuer: subprocess.Popen[bytes] | None = None  # while paused
 
     @property
     def pid(self) -> int:
@@ -107,9 +109,20 @@ class Child:
     def failure(self, how: str) -> ServerError:
         return ServerError(f"{how}. The end of {self._log}:\n{log_tail(self._log)}")
 
-    def signal(self, number: int) -> None:
-        if self.is_alive:
-            os.kill(self._process.pid, number)
+    @property
+    def is_paused(self) -> bool:
+        return self._continuer is not None
+
+    def pause(self) -> None:
+        if self._continuer is None:
+            continuer = ["sh", "-c", 'read _; kill -CONT "$0"', str(self.pid)]
+            self._continuer = subprocess.Popen(continuer, stdin=subprocess.PIPE, process_group=0)
+            os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        continuer, self._continuer = self._continuer, None
+        if continuer is not None:
+            continuer.communicate()
 
     def stop(self) -> int:
         """End it in good order."""
@@ -127,6 +140,7 @@ class Child:
     def kill(self) -> None:
         """End it at once, as a power failure of this process alone."""
         self._process.kill()
+        self.resume()
         self._process.wait()
         self._requests.close()
         self._answers.close()

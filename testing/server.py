@@ -4,7 +4,6 @@ import base64
 import contextlib
 import os
 import shutil
-import signal
 import tempfile
 import threading
 import uuid
@@ -73,7 +72,6 @@ class Server:
         self._relay = Relay(port)
         self._settings = server_settings(tick_time, self.data_dir) | dict(config or {})
         self._child: Child | None = None
-        self._is_paused = False
         self._lock = threading.RLock()
         self._ensemble: Ensemble | None = None
 
@@ -97,6 +95,10 @@ class Server:
     @property
     def is_running(self) -> bool:
         return self._child is not None and self._child.is_alive
+
+    @property
+    def _is_paused(self) -> bool:
+        return self._child is not None and self._child.is_paused
 
     @property
     def answers(self) -> bool:
@@ -151,7 +153,7 @@ class Server:
                 return
             if kindly and self._is_paused:
                 self.resume()
-            child, self._child, self._is_paused = self._child, None, False
+            child, self._child = self._child, None
             try:
                 child.stop() if kindly and child.is_alive else child.kill()
             finally:
@@ -180,19 +182,16 @@ class Server:
         with self._lock:
             child = self._running()
             self._relay.silence(True)
-            child.signal(signal.SIGSTOP)
-            self._is_paused = True
+            child.pause()
 
     def resume(self) -> None:
         """Let it go on. Sessions whose timeout passed meanwhile have expired."""
         with self._lock:
-            if not self._is_paused:
-                return
-            child = self._running()
-            child.signal(signal.SIGCONT)
-            self._is_paused = False
-            child.ask("judge")
-            self._relay.silence(False)
+            if self._is_paused:
+                child = self._running()
+                child.resume()
+                child.ask("judge")
+                self._relay.silence(False)
 
     def close(self) -> None:
         """Stop the server, give its port back and, unless `keep` is set, delete its files."""

@@ -3,6 +3,7 @@
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_a_client_that_does_not_read_makes_nothing_pile_up(relay: Relay, target:
     with client, server:
         server.settimeout(0.5)
         sent = 0
-        with pytest.raises(TimeoutError):
+        with suppress(TimeoutError):
             while sent < 64 * HELD_BYTES_MAX:
                 sent += server.send(bytes(1 << 20))
         assert sent < 16 * HELD_BYTES_MAX  # with what the system's buffers hold

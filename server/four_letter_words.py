@@ -17,6 +17,7 @@ import structlog
 
 from jute.java_text import java_date, java_double, java_hex
 from jute.primitives import decode_ustring
+from jute.zookeeper_version import FULL_VERSION
 from persistence.data_dirs import DataDirs
 from server.client_protocol import FRESH, ClientConnection
 from server.client_sessions import Sessions
@@ -28,7 +29,6 @@ from server.metrics import MetricsReader, spelled
 from server.pipeline import Pipeline
 from server.standing import FOLLOWER, OBSERVER, READ_ONLY, STANDALONE, Standing
 from server.watches import Watcher
-from server.zookeeper_version import FULL_VERSION
 
 log = structlog.get_logger()
 

@@ -9,6 +9,7 @@ before that. Watch events come from another thread of Apache's, at any time: the
 order, apart from the answers.
 """
 
+import codecs
 import functools
 import os
 import re
@@ -73,7 +74,8 @@ class ZkCli:
             stderr=subprocess.PIPE,
         )
         self._selector = selectors.DefaultSelector()
-        self._texts = {"out": b"", "err": b""}
+        self._texts = {"out": "", "err": ""}
+        self._decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in self._texts}
         for name, stream in (("out", self._process.stdout), ("err", self._process.stderr)):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
@@ -115,33 +117,25 @@ class ZkCli:
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
         while True:
             self._take_out_events()
-            out = self._texts["out"].decode(errors="replace")
-            prompt = PROMPT.search(out)
-            if prompt and until_prompt:
-                self._read_once(0)  # whatever stderr still holds
-            elif self._selector.get_map():
-                assert time.monotonic() < deadline, f"no prompt after {ANSWER_SECONDS_MAX} s: {out!r}"
-                self._read_once(1)
-                continue
-            else:
-                prompt = None
-            answer = Answer(
-                out[: prompt.start()] if prompt else out,
-                self._texts["err"].decode(errors="replace"),
-                prompt[0] if prompt else None,
-            )
-            self._texts = {"out": b"", "err": b""}
-            return answer
+            out = self._texts["out"]
+            prompt = PROMPT.search(out) if until_prompt else None
+            if prompt or not self._selector.get_map():
+                break
+            assert time.monotonic() < deadline, f"no prompt after {ANSWER_SECONDS_MAX} s: {out!r}"
+            self._read_once(1)
+        self._read_once(0)  # what stderr still holds, and perhaps the beginning of an event
+        self._texts["out"] = self._texts["out"][len(out) :]
+        err, self._texts["err"] = self._texts["err"], ""
+        return Answer(out[: prompt.start()] if prompt else out, err, prompt[0] if prompt else None)
 
     def _take_out_events(self) -> None:
-        text = self._texts["out"].decode(errors="surrogateescape")
-        self.events += [found[1] for found in EVENT.finditer(text) if found[1]]
-        self._texts["out"] = EVENT.sub("", text).encode(errors="surrogateescape")
+        self.events += [found[1] for found in EVENT.finditer(self._texts["out"]) if found[1]]
+        self._texts["out"] = EVENT.sub("", self._texts["out"])
 
     def _read_once(self, seconds: float) -> None:
         for key, _ in self._selector.select(seconds):
             read = os.read(key.fd, 1 << 16)
             if read:
-                self._texts[key.data] += read
+                self._texts[key.data] += self._decoders[key.data].decode(read)
             else:
                 self._selector.unregister(key.fileobj)

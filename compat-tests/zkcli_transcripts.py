@@ -10,7 +10,7 @@
 
 `$` starts a zkCli, with the arguments behind it; lines that begin with a prompt are entered into it, `|` is
 stdout, `!` stderr, `=` the exit code, `~` a watch event (all of a run's, in order, before its exit code), and
-`\\` ends a line of output that has no end of line. A new line to be entered may be written `> ls /`: recording
+`\\` ends a line of output that has no end of line, `⏎` one that ends with blanks. A new line to be entered may be written `> ls /`: recording
 puts the prompt there.
 
 What can never be equal is masked: `{port}` and the like are ports, `<date>` a date in Java's form, zxids and
@@ -28,6 +28,7 @@ from zkcli_processes import Answer, Shell, ZkCli
 END_OF_INPUT = "<end of input>"
 ENTERED = re.compile(r"(?:\[zk: .*?\] |> )(.*)")
 DATE = re.compile(r"\b[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d UTC \d{4}\b")
+CONNECTED = "WatchedEvent state:SyncConnected type:None path:null zxid: -1"
 EPOCH = "Thu Jan 01 00:00:00 UTC 1970"
 ZXID = re.compile(r"(?:(?<=[cmp]Zxid = )0x[0-9a-f]+|(?<= zxid: )-?\d+)")
 SESSION = re.compile(r"(?<=ephemeralOwner = )0x[0-9a-f]+")
@@ -68,7 +69,11 @@ class Mask:
         return str(zxid) if zxid <= 0 else self._zxids.setdefault(zxid, f"<zxid {len(self._zxids) + 1}>")
 
     def _session(self, owner: str) -> str:
-        return owner if owner == "0x0" else self._sessions.setdefault(owner, f"<session {len(self._sessions) + 1}>")
+        return (
+            owner
+            if owner == "0x0"
+            else self._sessions.setdefault(owner, f"<session {len(self._sessions) + 1}>")
+        )
 
 
 def runs_of(text: str) -> Iterator[Run]:
@@ -107,7 +112,7 @@ def _perform(shell: Shell, run: Run, names: Mapping[str, str]) -> Iterator[str]:
             answer = process.end_input() if line == END_OF_INPUT else process.enter(fill(line))
             yield from _output(answer, mask)
         assert answer.prompt is None, f"{run.lines[-1]} leaves it waiting for input"
-        for event in _events(process.events):
+        for event in _events(process.events, is_one_shot=not run.lines):
             yield f"~ {mask(event)}"
         yield f"= {process.exit_code()}"
 
@@ -116,9 +121,12 @@ def _quoted(argument: str) -> str:
     return argument if re.fullmatch(r"[\w{}./:,;=-]+", argument) else shlex.quote(argument)
 
 
-def _events(events: list[str]) -> list[str]:
-    """Whether the last one, of the session that is closed, is still written when Java ends, is luck."""
-    return events[:-1] if events and "state:Closed" in events[-1] else events
+def _events(events: list[str], *, is_one_shot: bool) -> list[str]:
+    """Without those that are a matter of luck: whether Java connects before it ends with a mistake in the
+    command, and whether it still writes that the session is closed when it ends."""
+    if events and "state:Closed" in events[-1]:
+        events = events[:-1]
+    return [event for event in events if not is_one_shot or event != CONNECTED]
 
 
 def _prompt(prompt: str, mask: Mask) -> str:
@@ -129,7 +137,15 @@ def _prompt(prompt: str, mask: Mask) -> str:
 def _output(answer: Answer, mask: Mask) -> Iterator[str]:
     for mark, text in (("|", mask(answer.out)), ("!", mask(answer.err))):
         for line in text.splitlines(keepends=True):
-            yield f"{mark} {line}".rstrip(" \n") if line.endswith("\n") else f"{mark} {line}\\"
+            yield f"{mark} {_visible(line)}".rstrip(" ")
+
+
+def _visible(line: str) -> str:
+    """The line without its end, unless that is missing or blanks stand before it."""
+    text = line.removesuffix("\n")
+    if text == line:
+        return f"{text}\\"
+    return f"{text}⏎" if text.endswith((" ", "\t")) else text
 
 
 def _with_comments(text: str, answered: Iterable[str]) -> Iterator[str]:

@@ -59,7 +59,10 @@ def start_world(world_kind: WorldKind, kind: Kind = "triokeeper") -> Iterator[Wo
         with start_server(kind, SETTINGS) as server:
             yield World(server.host_port, {str(server.port): "{port}", **nobody})
     else:
-        with start_ensemble([kind] * 3, ENSEMBLE_SETTINGS) as ensemble, _dynamic_file(ensemble) as dynamic:
+        with (
+            start_ensemble([kind] * 3, ENSEMBLE_SETTINGS, leader=2) as ensemble,
+            _dynamic_file(ensemble) as dynamic,
+        ):
             yield World(ensemble.hosts, {**_ports(ensemble), str(dynamic): "{dynamic}", **nobody})
 
 

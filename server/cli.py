@@ -25,7 +25,9 @@ EXIT_UNSOUND_FILE = 1
 
 
 # Commands that live beside what they run, by module and name: imported when asked for.
-COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {}
+COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {
+    "zkcli": ("client.zkcli.command", "zkcli"),
+}
 
 
 class Commands(click.Group):

@@ -18,19 +18,19 @@ import trio
 from client import requests
 from client.acls import OPEN_ACL_UNSAFE
 from client.connect_string import ConnectString, host_port, parse_connect_string
+from client.connecting import open_tcp
 from client.conversation import Conversation, ServerSilent
 from client.errors import NoNode, ProtocolError, server_error
 from client.events import State, WatchedEvent
 from client.multi import ANY_VERSION, Create, Delete, Read, ReadResult, SetData, Write, WriteResult
 from client.paths import Chroot
 from client.requests import Request
-from client.words import four_letter_word
+from client.words import Connector, four_letter_word
 from jute.client_records import Acl, ClientInfo, Stat
 from jute.opcodes import AddWatchMode, CreateMode, WatcherType
 
 T = TypeVar("T")
 Address: TypeAlias = tuple[str, int]
-Connector: TypeAlias = Callable[[str, int], Awaitable[trio.abc.Stream]]
 
 DEFAULT_TIMEOUT_MS = 30_000
 RECEIVE_BYTES_MAX = 65536
@@ -50,7 +50,7 @@ async def open_session(
     on_event: Callable[[WatchedEvent], None] | None = None,
     keep_session: bool = False,
     randomize_hosts: bool = True,
-    connect: Connector = trio.open_tcp_stream,
+    connect: Connector = open_tcp,
 ) -> AsyncIterator["Session"]:
     """A session for the time of the block, closed at its end.
 
@@ -326,7 +326,7 @@ class Session:
             with trio.fail_after(self._conversation.connect_timeout_s):
                 stream = await self._connect(*address)
         except trio.TooSlowError:
-            self._last_problem = TimeoutError(f"{host_port(*address)} does not accept connections")
+            self._last_problem = TimeoutError(f"{host_port(*address)}: does not accept connections")
             return False
         except OSError as problem:
             self._last_problem = problem
@@ -363,8 +363,10 @@ class Session:
     async def _receive(self, stream: trio.abc.Stream, address: Address) -> None:
         while not self.state.is_over:
             data = await stream.receive_some(RECEIVE_BYTES_MAX)
+            if self.state.is_over:  # closed before the handshake was answered
+                return
             if not data:
-                raise ConnectionError(f"{host_port(*address)} closed the connection")
+                raise ConnectionError(f"{host_port(*address)}: closed the connection")
             try:
                 self._conversation.received(bytes(data), trio.current_time())
             except ProtocolError as problem:
@@ -404,7 +406,7 @@ class Session:
             pause_s = min(pause_s * 2, READ_WRITE_SEARCH_S_MAX)
             for index, address in enumerate(self._hosts):
                 try:
-                    answer = await four_letter_word(*address, "isro", 1.0)
+                    answer = await four_letter_word(*address, "isro", 1.0, self._connect)
                 except OSError:
                     continue
                 if answer == b"rw":

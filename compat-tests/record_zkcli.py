@@ -1,4 +1,4 @@
-"""Record the transcripts in zkcli/ again, from Apache's zkCli: python compat-tests/record_zkcli.py [NAME...]."""
+"""Record the transcripts in zkcli/ from Apache's zkCli again: python compat-tests/record_zkcli.py [NAME...]"""
 
 import sys
 from pathlib import Path

@@ -28,11 +28,11 @@ from zkcli_processes import Answer, Shell, ZkCli
 END_OF_INPUT = "<end of input>"
 ENTERED = re.compile(r"(?:\[zk: .*?\] |> )(.*)")
 DATE = re.compile(r"\b[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d UTC \d{4}\b")
-CONNECTED = "WatchedEvent state:SyncConnected type:None path:null zxid: -1"
 EPOCH = "Thu Jan 01 00:00:00 UTC 1970"
 ZXID = re.compile(r"(?:(?<=[cmp]Zxid = )0x[0-9a-f]+|(?<= zxid: )-?\d+)")
 SESSION = re.compile(r"(?<=ephemeralOwner = )0x[0-9a-f]+")
 CONFIG_VERSION = re.compile(r"(?<=^version=)[0-9a-f]+|^[0-9a-f]+(?= [\w.:{}]+:)", re.MULTILINE)
+REVISION = re.compile(r"(?<=CLI version: )(\d[\w.]*)-[0-9a-f]{40}, built on \d{4}-\d\d-\d\d \d\d:\d\d UTC")
 # Logging by JLine, about the terminal it does not find, and the lines of a Java stack.
 NOT_OUTPUT = re.compile(
     r"^\w{3} \d+, \d{4} .* org\.jline\.utils\.Log logr\n|^WARNING: .*dumb terminal.*\n|^\t(?:at |\.\.\. \d+).*\n",
@@ -61,6 +61,7 @@ class Mask:
         for value, name in self.names.items():
             text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", name, text)
         text = DATE.sub(lambda found: found[0] if found[0] == EPOCH else "<date>", text)
+        text = REVISION.sub(r"\1-<revision>, built on <date>", text)
         text = ZXID.sub(lambda found: self._zxid(int(found[0], 0)), text)
         text = SESSION.sub(lambda found: self._session(found[0]), text)
         return CONFIG_VERSION.sub("<version>", text)
@@ -124,14 +125,14 @@ def _quoted(argument: str) -> str:
 def _events(events: list[str], *, is_one_shot: bool) -> list[str]:
     """Without those that are a matter of luck: whether Java connects before it ends with a mistake in the
     command, and whether it still writes that the session is closed when it ends."""
-    if events and "state:Closed" in events[-1]:
-        events = events[:-1]
-    return [event for event in events if not is_one_shot or event != CONNECTED]
+    if is_one_shot:
+        return [event for event in events if " type:None " not in event]
+    return events[:-1] if events and "state:Closed" in events[-1] else events
 
 
 def _prompt(prompt: str, mask: Mask) -> str:
-    """Whether the connection is there yet when the prompt is written is a matter of luck."""
-    return mask(prompt).replace("(CONNECTING)", "(CONNECTED)")
+    """Whether the connection, or the refusal of credentials, is there before the prompt is luck."""
+    return re.sub(r"\((CONNECTING|AUTH_FAILED)\) (?=\d+\] $)", "(CONNECTED) ", mask(prompt))
 
 
 def _output(answer: Answer, mask: Mask) -> Iterator[str]:

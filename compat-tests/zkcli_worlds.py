@@ -1,4 +1,4 @@
-"""Where transcripts take place: one server or three, and the tree brought back to empty between two of them."""
+"""Where transcripts take place: one server or three, and the tree made empty again after each of them."""
 
 import contextlib
 import tempfile

@@ -1,52 +1,71 @@
-"""Our zkCli answers as Apache's does: every line of stdout and stderr, every prompt, watch event and exit code.
+"""Our zkCli beside Apache's on the same servers: each line, stream, prompt, watch event and exit code is equal.
 
-`zkcli/*/*.txt` are transcripts recorded from Apache's zkCli (`record_zkcli.py`). Ours must answer the same on our
-server; that needs no Java. The comparison of both, live on the same servers, is long but for a part of it.
+What is said to both is in `zkcli/*/*.txt`, with what Apache's answered when it was recorded. That ours answers
+as recorded is in tests/client/zkcli/test_transcripts.py and needs no Java. All of it live is long.
 """
 
-import difflib
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from zk_servers import Kind
-from zkcli_transcripts import transcribe, transcripts
-from zkcli_worlds import FOLDER, World, start_world
+from zkcli_processes import command_line, start_process
+from zkcli_transcripts import assert_equal, transcribe, transcripts
+from zkcli_worlds import FOLDER, World, WorldKind, start_world
 
-STANDALONE = transcripts(FOLDER / "standalone")
-ENSEMBLE = transcripts(FOLDER / "ensemble")
+pytestmark = pytest.mark.usefixtures("reference")
+
+SMOKE = FOLDER / "standalone" / "chroot.txt"
 
 
-@pytest.fixture(scope="module")
-def standalone() -> Iterator[World]:
+def compare(file: Path, world: World) -> None:
+    """Apache's zkCli first, ours next, on a tree that is empty for both."""
+    text = file.read_text()
+    told = []
+    for shell in ("reference", "triokeeper"):
+        try:
+            told.append(transcribe(text, world.names, start_process(shell)))
+        finally:
+            world.reset()
+    assert_equal(*told)
+
+
+def test_a_session() -> None:
     with start_world("standalone") as world:
-        yield world
+        compare(SMOKE, world)
+
+
+def test_one_shot_to_the_byte() -> None:
+    """Nothing is masked here: the event of the connection comes first in both."""
+    with start_world("standalone") as world:
+        arguments = ["-server", world.hosts, "ls", "/"]
+        told = [
+            subprocess.run(command_line(shell, arguments), capture_output=True, check=True, timeout=60).stdout
+            for shell in ("reference", "triokeeper")
+        ]
+    assert told[0] == told[1]
+    assert told[0].endswith(b"[zookeeper]\n")
+
+
+@pytest.fixture(scope="module", params=["triokeeper", "reference"])
+def server_kind(request: pytest.FixtureRequest) -> Kind:
+    kind: Kind = request.param
+    return kind
 
 
 @pytest.fixture(scope="module")
-def ensemble() -> Iterator[World]:
-    with start_world("ensemble") as world:
-        yield world
+def worlds(server_kind: Kind) -> Iterator[dict[WorldKind, World]]:
+    with start_world("standalone", server_kind) as one, start_world("ensemble", server_kind) as three:
+        yield {"standalone": one, "ensemble": three}
 
 
-@pytest.mark.parametrize("file", STANDALONE, ids=lambda file: file.stem)
-def test_one_server(file: Path, standalone: World) -> None:
-    assert_answers_as_recorded(file, standalone)
-
-
-@pytest.mark.parametrize("file", ENSEMBLE, ids=lambda file: file.stem)
-def test_three_servers(file: Path, ensemble: World) -> None:
-    assert_answers_as_recorded(file, ensemble)
-
-
-def assert_answers_as_recorded(file: Path, world: World) -> None:
-    try:
-        answered = transcribe("triokeeper", file.read_text(), world.names)
-    finally:
-        world.reset()
-    assert_equal(file.read_text(), answered)
-
-
-def assert_equal(apache: str, ours: str) -> None:
-    difference = difflib.unified_diff(apache.splitlines(), ours.splitlines(), "Apache's", "ours", lineterm="")
-    assert apache == ours, "\n".join(difference)
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "name",
+    [*transcripts(FOLDER / "standalone"), *transcripts(FOLDER / "ensemble")],
+    ids=lambda file: f"{file.parent.name}-{file.stem}",
+)
+def test_everything(name: Path, worlds: dict[WorldKind, World]) -> None:
+    compare(name, worlds["standalone" if name.parent.name == "standalone" else "ensemble"])

@@ -17,13 +17,14 @@ What can never be equal is masked: `{port}` and the like are ports, `<date>` a d
 session ids are numbered in the order in which they first appear.
 """
 
+import difflib
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
-from zkcli_processes import Answer, Shell, ZkCli
+from zkcli_processes import Answer, Start
 
 END_OF_INPUT = "<end of input>"
 ENTERED = re.compile(r"(?:\[zk: .*?\] |> )(.*)")
@@ -91,26 +92,30 @@ def runs_of(text: str) -> Iterator[Run]:
         yield run
 
 
-def transcribe(shell: Shell, text: str, names: Mapping[str, str]) -> str:
-    """The same transcript as this zkCli answers now; comments stay where they are."""
-    answered = (line for run in runs_of(text) for line in _perform(shell, run, names))
+def transcribe(text: str, names: Mapping[str, str], start: Start) -> str:
+    """The same transcript as a zkCli answers now; comments stay where they are."""
+    answered = (line for run in runs_of(text) for line in _perform(start, run, names))
     return "".join(f"{line}\n" for line in _with_comments(text, answered))
 
 
-def _perform(shell: Shell, run: Run, names: Mapping[str, str]) -> Iterator[str]:
+def _perform(start: Start, run: Run, names: Mapping[str, str]) -> Iterator[str]:
     """The lines of one run, the one that starts it included."""
     places = {name.strip("{}"): value for value, name in names.items()}
     mask = Mask(names)
-    fill = lambda text: re.sub(r"\{(\w+)\}", lambda found: places.get(found[1], found[0]), text)  # noqa: E731
+
+    def fill(text: str) -> str:
+        return re.sub(r"\{(\w+)\}", lambda found: places.get(found[1], found[0]), text)
+
     yield " ".join(["$ zkCli", *map(_quoted, run.arguments)])
-    with ZkCli(shell, [fill(argument) for argument in run.arguments]) as process:
+    with start([fill(argument) for argument in run.arguments], not run.lines) as process:
         answer = process.read_start() if run.lines else process.end_input()
         yield from _output(answer, mask)
         for line in run.lines:
             if answer.prompt is None:
                 break
             yield _prompt(answer.prompt, mask) + line
-            answer = process.end_input() if line == END_OF_INPUT else process.enter(fill(line))
+            whole, ends, _ = fill(line).partition(END_OF_INPUT)
+            answer = process.end_input(whole) if ends else process.enter(whole)
             yield from _output(answer, mask)
         assert answer.prompt is None, f"{run.lines[-1]} leaves it waiting for input"
         for event in _events(process.events, is_one_shot=not run.lines):
@@ -174,3 +179,8 @@ def _with_comments(text: str, answered: Iterable[str]) -> Iterator[str]:
 
 def transcripts(folder: Path) -> Sequence[Path]:
     return sorted(folder.glob("*.txt"))
+
+
+def assert_equal(apache: str, ours: str) -> None:
+    difference = difflib.unified_diff(apache.splitlines(), ours.splitlines(), "Apache's", "ours", lineterm="")
+    assert apache == ours, "\n".join(difference)

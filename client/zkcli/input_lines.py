@@ -1,7 +1,7 @@
 """Lines from the standard input, while the session goes on beside.
 
-A thread waits in read(2) itself: unlike a file object of Python's it holds no lock that the end of the process
-would stumble over.
+A thread waits in read(2) itself: unlike a file object of Python's it holds no lock that would be in the way
+at the end of the process.
 """
 
 import os

@@ -1,8 +1,8 @@
 r"""What JLine, which reads the lines of Apache's zkCli, makes of a line before zkCli sees it.
 
 Events of the history are put in (`!!`, `!3`, `!-2`, `!ls`, `!?text?`, `!$`, `!#`, `^old^new`), but not behind
-a backslash or between single quotes; where there is no such event the line stays as it is. Then each backslash
-goes and keeps the character behind it.
+a backslash or between single quotes; where there is no such event the line stays as it is. Then each
+backslash goes and keeps the character behind it.
 """
 
 import re

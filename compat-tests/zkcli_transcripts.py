@@ -10,8 +10,8 @@
 
 `$` starts a zkCli, with the arguments behind it; lines that begin with a prompt are entered into it, `|` is
 stdout, `!` stderr, `=` the exit code, `~` a watch event (all of a run's, in order, before its exit code). A
-line of output ends with `\\` if it has no end of line, with `⏎` if it ends with blanks. A new line to be entered
-may be written `> ls /`: recording puts the prompt there.
+line of output ends with `\\` if it has no end of line, with `⏎` if it ends with blanks. A new line to be
+entered may be written `> ls /`: recording puts the prompt there.
 
 What can never be equal is masked: `{port}` and the like are ports, `<date>` a date in Java's form, zxids and
 session ids are numbered in the order in which they first appear.

@@ -20,9 +20,8 @@ session ids are numbered in the order in which they first appear.
 import difflib
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from pathlib import Path
 
 import attrs
 from zkcli_processes import Answer, Start
@@ -180,10 +179,6 @@ def _with_comments(text: str, answered: Iterable[str]) -> Iterator[str]:
             yield from comments
         yield line
     yield from pending
-
-
-def transcripts(folder: Path) -> Sequence[Path]:
-    return sorted(folder.glob("*.txt"))
 
 
 def assert_equal(apache: str, ours: str) -> None:

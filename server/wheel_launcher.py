@@ -12,10 +12,6 @@ import sys
 def main() -> None:
     """Run the `triokeeper` command."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    if sys.argv[1:2] == ["zkcli"]:  # reads its arguments itself, and is often started for one command only
-        from client.zkcli.main import main as run_zkcli
-
-        sys.exit(run_zkcli(sys.argv[2:]))
     from server.cli import main as run_command_line
 
     run_command_line()

@@ -130,12 +130,13 @@ def _quoted(argument: str) -> str:
 
 def _events(events: list[str], *, is_one_shot: bool) -> list[str]:
     """Without what is a matter of luck: whether Java connects before it ends with a mistake in the command,
-    whether it still writes that the session is closed when it ends, and in which order it tells of watches
+    whether it still writes that the session is over when it ends, and in which order it tells of watches
     that were removed together."""
     if is_one_shot:
         return [event for event in events if " type:None " not in event]
-    ended = events[:-1] if events and "state:Closed" in events[-1] else events
-    groups = groupby(ended, key=lambda event: "WatchRemoved" in event)
+    while events and re.search("state:(Closed|AuthFailed)", events[-1]):
+        events = events[:-1]
+    groups = groupby(events, key=lambda event: "WatchRemoved" in event)
     return [event for is_removal, group in groups for event in (sorted(group) if is_removal else group)]
 
 

@@ -102,6 +102,10 @@ compat-mixed: setup ## ensembles of this server and Apache's together, and migra
 compat-zkcli: setup ## our zkCli beside Apache's, every command on the same servers: equal output and exit codes
 	$(BIN)/python -m pytest compat-tests/test_zkcli.py -m '' $(ARGS)
 
+.PHONY: compat-scripts
+compat-scripts: setup ## zkServer.sh and the toolkits against Apache's; APACHE_ZOOKEEPER_HOME=... for its shell scripts
+	$(BIN)/python -m pytest compat-tests/test_scripts.py -m '' $(ARGS)
+
 .PHONY: bench
 bench: setup ## throughput and latency as ratios to Apache ZooKeeper on this machine; WORKLOAD='three*' for some
 	$(BIN)/python bench/run.py $(if $(WORKLOAD),--workload '$(WORKLOAD)') $(ARGS)
@@ -109,6 +113,10 @@ bench: setup ## throughput and latency as ratios to Apache ZooKeeper on this mac
 .PHONY: fuzz
 fuzz: setup ## malformed and hostile bytes at the client port
 	$(BIN)/python compat-tests/fuzz.py $(ARGS)
+
+.PHONY: probes
+probes: setup ## 100,000 health probes, a third of them with a late newline: none may get an empty answer
+	$(BIN)/python compat-tests/word_probes.py $(ARGS)
 
 .PHONY: crash
 crash: setup ## kill -9 under load: every acknowledged write must survive

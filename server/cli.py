@@ -27,6 +27,7 @@ EXIT_UNSOUND_FILE = 1
 # Commands that live beside what they run, by module and name: imported when asked for.
 COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {
     "cli": ("client.shell.command", "cli"),
+    "scripts": ("server.tools.scripts_command", "scripts"),
     "status": ("client.status.command", "status"),
     "zkcli": ("client.zkcli.command", "zkcli"),
 }

@@ -81,13 +81,13 @@ class Requester(ABC):
         await self._answered(*asked)
         return [request.error or request.result() for request in asked]
 
-    async def add_auth(self, scheme: str, auth: bytes) -> None:
+    async def add_auth(self, scheme: str, auth: bytes | None) -> None:
         """Show credentials, now and after each reconnect; return when the server has accepted them."""
         request = self.show_auth(scheme, auth)
         await self._answered(request)
         request.result()
 
-    def show_auth(self, scheme: str, auth: bytes) -> Request[None]:
+    def show_auth(self, scheme: str, auth: bytes | None) -> Request[None]:
         """Show credentials without waiting for the answer, as Java's client does."""
         return self._conversation.add_auth(scheme, auth)
 
@@ -136,9 +136,10 @@ class Requester(ABC):
         """Return once this server has caught up with what the leader had when asked."""
         await self._ask(requests.sync(self.chroot, path))
 
-    async def get_ephemerals(self, prefix: str = "/") -> list[str]:
-        """The paths of this session's ephemerals that start with a text."""
-        return await self._ask(requests.get_ephemerals(self.chroot, prefix))
+    async def get_ephemerals(self, prefix: str = "/", *, ignores_chroot: bool = False) -> list[str]:
+        """The paths of this session's ephemerals that start with a text; the server's paths, if told so."""
+        chroot = Chroot() if ignores_chroot else self.chroot
+        return await self._ask(requests.get_ephemerals(chroot, prefix))
 
     async def get_all_children_number(self, path: str) -> int:
         """How many nodes are below this one, at any depth."""

@@ -107,7 +107,7 @@ class Session(Requester):
             return
         raise self._not_reached(timeout_s)
 
-    def show_auth(self, scheme: str, auth: bytes) -> Request[None]:
+    def show_auth(self, scheme: str, auth: bytes | None) -> Request[None]:
         request = super().show_auth(scheme, auth)
         self._deliver()
         return request
@@ -216,8 +216,10 @@ class Session(Requester):
         connection.cancel()
 
     async def _receive(self, stream: trio.abc.Stream, address: Address) -> None:
-        while not self.state.is_over:
+        while True:
             data = await stream.receive_some(RECEIVE_BYTES_MAX)
+            if self.state.is_over:  # perhaps even before the handshake was answered
+                return
             if not data:
                 raise ConnectionError(f"{host_port(*address)}: closed the connection")
             try:

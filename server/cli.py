@@ -33,6 +33,7 @@ COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {
     "scripts": ("server.tools.scripts_command", "scripts"),
     "serve-for-tests": ("server.test_control", "serve_for_tests"),
     "status": ("client.status.command", "status"),
+    "zkcli": ("client.zkcli.command", "zkcli"),
 }
 
 

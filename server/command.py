@@ -10,8 +10,10 @@ from importlib import import_module
 
 # The module and function behind each of these commands: it gets the arguments and answers the exit code.
 QUICK_COMMANDS = {
+    "cli": ("client.shell.command", "main"),
     "entrypoint": ("server.container.entrypoint", "main"),
     "scripts": ("server.tools.scripts", "main"),
+    "status": ("client.status.command", "main"),
     "zkcli": ("client.zkcli.main", "main"),
 }
 

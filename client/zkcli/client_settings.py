@@ -1,7 +1,7 @@
 """The properties of a client, from the file of -client-configuration and -D flags in the environment.
 
 TLS and SASL are not there: a configuration that asks for TLS is refused, so that nothing that was meant to be
-encrypted ever travels in the clear. Of others that would make a difference to Apache's zkCli, people are told.
+encrypted ever travels in the clear. Others that have an effect on Apache's zkCli, but none here, are named.
 """
 
 import os

@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := client jute persistence quorum server tests bench compat-tests scripts
 COMPILED := build/compiled
+PURE := HATCH_BUILD_NO_HOOKS=true
 
 .PHONY: help
 help: ## list the targets
@@ -29,7 +30,7 @@ $(READY): pyproject.toml
 	        echo "Python's venv module is missing; on Debian: sudo apt-get install python3-venv" >&2; exit 1; \
 	    fi
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PURE) $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 .PHONY: run
@@ -111,8 +112,12 @@ crash: setup ## kill -9 under load: every acknowledged write must survive
 	$(BIN)/python compat-tests/crash.py $(ARGS)
 
 .PHONY: wheel
-wheel: setup ## the installable package, in dist/
+wheel: setup ## the installable package in dist/, its hot modules compiled for this Python and platform
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+.PHONY: wheel-pure
+wheel-pure: setup ## the installable package in dist/ that runs on any Python and platform
+	$(PURE) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 .PHONY: clean
 clean: ## remove what the other targets made (not ./data)

@@ -87,6 +87,13 @@ def compile_hot_modules() -> Path:
     return TARGET
 
 
+def extension_modules(folder: Path) -> list[Path]:
+    """The compiled modules, and the one at the top of the folder that they share."""
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    inside = [path for package in PACKAGES for path in (folder / package).rglob(f"*{suffix}")]
+    return sorted([*folder.glob(f"*{suffix}"), *inside])
+
+
 def digest_of_sources() -> str:
     digest = hashlib.sha256(f"{sys.version} {sysconfig.get_platform()}".encode())
     sources = [Path(__file__), *(path for package in PACKAGES for path in (CHECKOUT / package).rglob("*.py"))]

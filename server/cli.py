@@ -26,7 +26,9 @@ EXIT_UNSOUND_FILE = 1
 
 
 # Commands that live beside what they run, by module and name: imported when asked for.
-COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {}
+COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {
+    "scripts": ("server.tools.scripts_command", "scripts"),
+}
 
 
 class Commands(click.Group):

@@ -84,7 +84,7 @@ def _part(type_: int, data: bytes | None) -> TxnRecord:
 def name_of(type_: int) -> str:
     """`create` for CREATE, `setData` for SET_DATA: ZooKeeper's spelling."""
     first, *others = OpCode(type_).name.lower().split("_")
-    return first + "".join(word.upper() if word == "acl" else word.capitalize() for word in others)
+    return first + "".join(word.upper() if word in ("acl", "ttl") else word.capitalize() for word in others)
 
 
 def _shown(name: str, value: Any) -> str:

@@ -119,7 +119,20 @@ wheel: setup ## the installable package in dist/, its hot modules compiled for t
 wheel-pure: setup ## the installable package in dist/ that runs on any Python and platform
 	$(PURE) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
+.PHONY: image
+image: setup ## the image triokeeper:latest, in the Docker engine that runs or in one that is started for it
+	$(BIN)/python -m scripts.docker_image
+
+.PHONY: docker-test
+docker-test: setup ## the image against real containers: variables, volumes, scripts, ensembles, migration
+	$(BIN)/python -m pytest compat-tests/docker -m '' $(ARGS)
+
+.PHONY: docker-engine-stop
+docker-engine-stop: setup ## end the Docker engine that make image started, if it did
+	$(BIN)/python -m scripts.docker_engine stop
+
 .PHONY: clean
 clean: ## remove what the other targets made (not ./data)
+	test ! -e build/docker-engine/dockerd.pid || $(BIN)/python -m scripts.docker_engine stop
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

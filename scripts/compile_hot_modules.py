@@ -122,10 +122,11 @@ def build_extensions(folder: Path) -> None:
         "script_args=sys.argv[1:3])"
     )
     mypy_options = ("--explicit-package-bases", "--python-executable", sys.executable)
+    found_so_far = filter(None, [os.environ.get("PYTHONPATH")])  # an installer may keep the compiler there
     finished = subprocess.run(
         [sys.executable, "-c", program, "build_ext", "--inplace", *mypy_options, *HOT_MODULES],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(folder)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *found_so_far])},
         capture_output=True,
         text=True,
     )

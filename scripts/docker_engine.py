@@ -1,7 +1,7 @@
 """A Docker engine to build and test with: the one that answers, or else one of our own.
 
-    python scripts/docker_engine.py start    bring one up unless one answers, and leave it running
-    python scripts/docker_engine.py stop     end the one started here, if it runs
+    python -m scripts.docker_engine start    bring one up unless one answers, and leave it running
+    python -m scripts.docker_engine stop     end the one started here, if it runs
 
 Where none answers, root on Debian gets one: the packages are installed, and dockerd runs with its images and
 containers in build/docker-engine, at the usual socket. Others are told what to do. Only an engine that was

@@ -16,6 +16,7 @@ from docker.errors import BuildError
 
 from scripts.docker_base_images import RUN_IMAGE, ensure_base_images
 from scripts.docker_engine import EngineUnavailable, ensure_engine
+from server import VERSION
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 WHEELS = CHECKOUT / "docker" / "wheels"
@@ -32,7 +33,12 @@ def build_image(client: docker.DockerClient) -> str:
     collect_wheels(architecture=client.info()["Architecture"])
     try:
         image, _ = client.images.build(
-            path=str(CHECKOUT), dockerfile="docker/Dockerfile", tag=IMAGE, rm=True, forcerm=True
+            path=str(CHECKOUT),
+            dockerfile="docker/Dockerfile",
+            tag=IMAGE,
+            rm=True,
+            forcerm=True,
+            buildargs={"VERSION": VERSION, "REVISION": revision()},
         )
     except BuildError as failure:
         output = "".join(line.get("stream", "") for line in failure.build_log)
@@ -64,6 +70,15 @@ def collect_wheels(architecture: str) -> None:
             old.unlink()
         for wheel in Path(folder).glob("*.whl"):
             shutil.move(wheel, WHEELS)
+
+
+def revision() -> str:
+    """The commit that is built, as far as the checkout knows."""
+    command = ["git", "-C", str(CHECKOUT), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def main() -> None:

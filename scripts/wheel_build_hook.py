@@ -30,7 +30,8 @@ class CompiledModules(BuildHookInterface):  # type: ignore[type-arg]
         except CompilerUnavailable:
             return []
         core = self.metadata.core
-        return [*core.dependencies, *core.optional_dependencies["compile"]]
+        extras = core.optional_dependencies
+        return [*core.dependencies, *extras["compile"], *extras["snappy"]]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":

@@ -27,6 +27,7 @@ EXIT_UNSOUND_FILE = 1
 
 # Commands that live beside what they run, by module and name: imported when asked for.
 COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {
+    "entrypoint": ("server.container.entrypoint", "entrypoint"),
     "scripts": ("server.tools.scripts_command", "scripts"),
 }
 
@@ -84,8 +85,11 @@ def start(arguments: tuple[str, ...]) -> NoReturn:
       3   data directory not usable
       14  election port not usable
     """
+    from server.container.process_one import end_on_signals, take_note_of_orphans
     from server.logging_setup import choose_format, choose_level, configure_logging
 
+    end_on_signals()
+    take_note_of_orphans()
     form = choose_format(os.environ, is_terminal=sys.stdout is not None and sys.stdout.isatty())
     try:
         loaded = load(arguments)

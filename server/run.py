@@ -19,7 +19,7 @@ from persistence.errors import StorageError
 from persistence.offload import WorkerThread
 from quorum.errors import CannotListen as NoPeerPort
 from quorum.network import RealNetwork
-from quorum.server_lines import ClientAddress
+from quorum.server_lines import ALL_INTERFACES, ClientAddress, bracketed
 from server import VERSION
 from server.build_kind import build_kind
 from server.client_fronts import FrontLimits, PlainFront
@@ -29,7 +29,7 @@ from server.four_letter_words import FourLetterWords
 from server.host_facts import RealHost
 from server.loading_progress import loading_progress
 from server.metrics import MetricsReader
-from server.replica import Replica
+from server.replica import Replica, ordering_sentence
 from server.standalone import Standalone
 from server.standing import Standing
 from server.stream_front import StreamFront
@@ -85,6 +85,7 @@ async def _serve(loaded: LoadedConfig) -> None:
     config = loaded.config
     _raise_open_files_limit()
     listener = _listen(config)
+    log.info(f"Starting quorum peer, myid={config.my_id}" if config.is_distributed else "Starting server")
     async with WorkerThread("log") as log_offload, WorkerThread("snapshot") as snapshot_offload:
         world = World(
             disk=RealDisk(),
@@ -184,13 +185,31 @@ async def _wait_for_signal() -> None:
 
 
 def _announce(server: Replica, listener: socket.socket | None) -> None:
+    """Say that clients are served, in the sentences that people's tests wait for; a leader has more later."""
     config = server.config
     where = "no client port" if listener is None else _address_text(listener)
-    log.info(f"PrepRequestProcessor (sid:0) started, reconfigEnabled={str(config.reconfig_enabled).lower()}")
+    log.info(
+        f"Created server with tickTime {config.tick_ms} ms minSessionTimeout {config.session_ms_min} ms "
+        f"maxSessionTimeout {config.session_ms_max} ms "
+        f"clientPortListenBacklog {config.client_port_listen_backlog} "
+        f"dataLogdir {server.dirs.log_dir} snapdir {server.dirs.snap_dir}"
+    )
+    if listener is not None:
+        log.info(f"binding to port {_java_address(config.client_port_address, listener)}")
+    if not config.is_distributed:
+        log.info(ordering_sentence(0, config))
     log.info(
         f"Triokeeper {VERSION} ({build_kind()}) serving on {where}, mode {_mode(config)}, "
         f"data in {config.data_dir}, zxid 0x{server.pipeline.tree.last_zxid:x}"
     )
+
+
+def _java_address(host: str | None, listener: socket.socket) -> str:
+    """An address as Java shows it: name/number:port, the name missing where a number was given."""
+    number, port = listener.getsockname()[:2]
+    if host is None:
+        return f"{ALL_INTERFACES}/{ALL_INTERFACES}:{port}"
+    return f"{'' if host == number else host}/{bracketed(number)}:{port}"
 
 
 def _mode(config: ServerConfig) -> str:
@@ -209,7 +228,6 @@ def _listen(config: ServerConfig) -> socket.socket | None:
         log.info("clientPort is not set")
         return None
     host, port = config.client_port_address, config.client_port
-    log.info(f"binding to port {host or '0.0.0.0/0.0.0.0'}:{port}")
     try:
         return _bound(host, port, _backlog(config))
     except OSError as failure:

@@ -18,6 +18,7 @@ import trio
 from client import requests
 from client.acls import OPEN_ACL_UNSAFE
 from client.connect_string import ConnectString, host_port, parse_connect_string
+from client.connecting import open_tcp
 from client.conversation import Conversation, ServerSilent
 from client.errors import NoNode, ProtocolError, server_error
 from client.events import State, WatchedEvent
@@ -49,7 +50,7 @@ async def open_session(
     on_event: Callable[[WatchedEvent], None] | None = None,
     keep_session: bool = False,
     randomize_hosts: bool = True,
-    connect: Connector = trio.open_tcp_stream,
+    connect: Connector = open_tcp,
 ) -> AsyncIterator["Session"]:
     """A session for the time of the block, closed at its end.
 
@@ -324,7 +325,7 @@ class Session:
             with trio.fail_after(self._conversation.connect_timeout_s):
                 stream = await self._connect(*address)
         except trio.TooSlowError:
-            self._last_problem = TimeoutError(f"{host_port(*address)} does not accept connections")
+            self._last_problem = TimeoutError(f"{host_port(*address)}: does not accept connections")
             return False
         except OSError as problem:
             self._last_problem = problem
@@ -362,7 +363,7 @@ class Session:
         while not self.state.is_over:
             data = await stream.receive_some(RECEIVE_BYTES_MAX)
             if not data:
-                raise ConnectionError(f"{host_port(*address)} closed the connection")
+                raise ConnectionError(f"{host_port(*address)}: closed the connection")
             try:
                 self._conversation.received(bytes(data), trio.current_time())
             except ProtocolError as problem:

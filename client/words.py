@@ -5,13 +5,15 @@ from typing import TypeAlias
 
 import trio
 
+from client.connecting import open_tcp
+
 Connector: TypeAlias = Callable[[str, int], Awaitable[trio.abc.Stream]]
 
 ANSWER_BYTES_MAX = 16 * 1024 * 1024  # `cons` and `dump` of a busy server are long
 
 
 async def four_letter_word(
-    host: str, port: int, word: str, timeout_s: float, connect: Connector = trio.open_tcp_stream
+    host: str, port: int, word: str, timeout_s: float, connect: Connector = open_tcp
 ) -> bytes:
     """The server's answer, empty if it closed without one. Raises OSError if there was no way to ask.
 

@@ -1,0 +1,32 @@
+"""The same table with colours, for a terminal on which rich is installed."""
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from client.status.report import Report, ServerReport, Verdict
+from client.status.table import HEADINGS, RIGHT_ALIGNED, cells, remarks, summary
+
+_VERDICT_STYLE = {
+    Verdict.ALL_IN: "green",
+    Verdict.MEMBER_MISSING: "yellow",
+    Verdict.NO_QUORUM: "bold red",
+    Verdict.UNREACHABLE: "bold red",
+}
+
+
+def rich_table(report: Report) -> RenderableType:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in HEADINGS:
+        right = heading in RIGHT_ALIGNED
+        table.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=True)
+    for row, server in zip(cells(report), report.servers, strict=True):
+        table.add_row(*map(Text, row), style=_row_style(server))
+    lines = [Text(summary(report), style=_VERDICT_STYLE[report.verdict]), *map(Text, remarks(report))]
+    return Group(table, Text(), *lines)
+
+
+def _row_style(server: ServerReport) -> str:
+    if server.facts is not None and server.facts.mode == "leader":
+        return "bold"
+    return "" if server.is_serving else "red"

@@ -189,9 +189,10 @@ class Session:
         """Return once this server has caught up with what the leader had when asked."""
         await self._ask(requests.sync(self._chroot, path))
 
-    async def get_ephemerals(self, prefix: str = "/") -> list[str]:
-        """The paths of this session's ephemerals that start with a text."""
-        return await self._ask(requests.get_ephemerals(self._chroot, prefix))
+    async def get_ephemerals(self, prefix: str = "/", *, ignores_chroot: bool = False) -> list[str]:
+        """The paths of this session's ephemerals that start with a text; the server's paths, if told so."""
+        chroot = Chroot() if ignores_chroot else self._chroot
+        return await self._ask(requests.get_ephemerals(chroot, prefix))
 
     async def get_all_children_number(self, path: str) -> int:
         """How many nodes are below this one, at any depth."""
@@ -236,11 +237,11 @@ class Session:
         """Read many nodes at once; each result may be an error of its own."""
         return await self._ask(requests.multi_read(self._chroot, ops))
 
-    async def add_auth(self, scheme: str, auth: bytes) -> None:
+    async def add_auth(self, scheme: str, auth: bytes | None) -> None:
         """Show credentials, now and after each reconnect; return when the server has accepted them."""
         await self._answer(self.show_auth(scheme, auth))
 
-    def show_auth(self, scheme: str, auth: bytes) -> Request[None]:
+    def show_auth(self, scheme: str, auth: bytes | None) -> Request[None]:
         """Show credentials without waiting for the answer, as Java's client does."""
         request = self._conversation.add_auth(scheme, auth)
         self._deliver()

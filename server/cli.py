@@ -30,6 +30,7 @@ COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {
     "status": ("client.status.command", "status"),
     "entrypoint": ("server.container.entrypoint", "entrypoint"),
     "scripts": ("server.tools.scripts_command", "scripts"),
+    "zkcli": ("client.zkcli.command", "zkcli"),
 }
 
 

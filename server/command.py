@@ -13,6 +13,10 @@ def main() -> None:
         from server.tools.scripts import main as run_scripts
 
         sys.exit(run_scripts(sys.argv[2:]))
+    if sys.argv[1:2] == ["zkcli"]:
+        from client.zkcli.main import main as run_zkcli
+
+        sys.exit(run_zkcli(sys.argv[2:]))
     from server.cli import main as run_command_line
 
     run_command_line()

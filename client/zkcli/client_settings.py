@@ -1,0 +1,45 @@
+"""The properties of a client: from the file of -client-configuration, and -D flags in CLIENT_JVMFLAGS and JVMFLAGS.
+
+TLS and SASL are not there: a configuration that asks for TLS is refused, so that nothing that was meant to be
+encrypted ever travels in the clear.
+"""
+
+import os
+import re
+from pathlib import Path
+
+EXIT_INVALID_INVOCATION = 2
+SECURE = "zookeeper.client.secure"
+
+_FLAG = re.compile(r"(?:^|\s)-D([\w.]+)=(\S*)")
+
+
+class SettingsRefused(Exception):
+    """zkCli cannot go on with these settings; the text says why."""
+
+
+def check_settings(file: str | None) -> None:
+    """Raise SettingsRefused if the file cannot be read, or if TLS is asked for."""
+    properties = dict(
+        _FLAG.findall(f"{os.environ.get('JVMFLAGS', '')} {os.environ.get('CLIENT_JVMFLAGS', '')}")
+    )
+    if file is not None:
+        properties |= _load(Path(file))
+    if properties.get(SECURE, "").strip().lower() == "true":
+        raise SettingsRefused(
+            f"{SECURE}=true: TLS is not supported yet; connect to the plain clientPort without it"
+        )
+
+
+def _load(file: Path) -> dict[str, str]:
+    import javaproperties
+
+    try:
+        return javaproperties.loads(file.read_bytes().decode("latin-1"))
+    except OSError as problem:
+        kind = "org.apache.zookeeper.server.quorum.QuorumPeerConfig$ConfigException"
+        why = f"{file.absolute()} file is missing" if isinstance(problem, FileNotFoundError) else str(problem)
+        raise SettingsRefused(
+            f"{kind}: Error while processing {file.absolute()}\n"
+            f"Caused by: java.lang.IllegalArgumentException: {why}"
+        ) from None

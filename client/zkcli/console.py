@@ -1,0 +1,41 @@
+"""Where zkCli writes: each line at once, so that the two streams keep their order for whoever sees both."""
+
+import sys
+from collections.abc import Iterable
+from typing import TextIO
+
+import attrs
+
+
+@attrs.define
+class Console:
+    """stdout and stderr. A reader that is gone is nobody's problem, as in Java."""
+
+    _stdout: TextIO | None = None  # the process's own, whichever it is at that time, if None
+    _stderr: TextIO | None = None
+
+    def out(self, line: str) -> None:
+        self.out_text(f"{line}\n")
+
+    def out_lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.out(line)
+
+    def out_text(self, text: str) -> None:
+        """Without the end of a line."""
+        _write(self._stdout or sys.stdout, text)
+
+    def read_line(self) -> str:
+        """A line of the input with its end; empty when that is over."""
+        return sys.stdin.readline()
+
+    def err(self, line: str) -> None:
+        _write(self._stderr or sys.stderr, f"{line}\n")
+
+
+def _write(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text.encode(errors="replace").decode())  # lone surrogates have no UTF-8
+        stream.flush()
+    except BrokenPipeError:
+        pass

@@ -1,0 +1,175 @@
+"""Transcripts: text files with what is said to zkCli and what Apache's answered, recorded from it.
+
+    # Comments and blank lines stay where they are.
+    $ zkCli -server 127.0.0.1:{port}
+    | Connecting to 127.0.0.1:{port}
+    [zk: 127.0.0.1:{port}(CONNECTED) 0] create /a
+    ! Created /a
+    [zk: 127.0.0.1:{port}(CONNECTED) 1] <end of input>
+    = 0
+
+`$` starts a zkCli, with the arguments behind it; lines that begin with a prompt are entered into it, `|` is
+stdout, `!` stderr, `=` the exit code, `~` a watch event (all of a run's, in order, before its exit code), and
+`\\` ends a line of output that has no end of line, `⏎` one that ends with blanks. A new line to be entered may be written `> ls /`: recording
+puts the prompt there.
+
+What can never be equal is masked: `{port}` and the like are ports, `<date>` a date in Java's form, zxids and
+session ids are numbered in the order in which they first appear.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+from zkcli_processes import Answer, Shell, ZkCli
+
+END_OF_INPUT = "<end of input>"
+ENTERED = re.compile(r"(?:\[zk: .*?\] |> )(.*)")
+DATE = re.compile(r"\b[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d UTC \d{4}\b")
+CONNECTED = "WatchedEvent state:SyncConnected type:None path:null zxid: -1"
+EPOCH = "Thu Jan 01 00:00:00 UTC 1970"
+ZXID = re.compile(r"(?:(?<=[cmp]Zxid = )0x[0-9a-f]+|(?<= zxid: )-?\d+)")
+SESSION = re.compile(r"(?<=ephemeralOwner = )0x[0-9a-f]+")
+CONFIG_VERSION = re.compile(r"(?<=^version=)[0-9a-f]+|^[0-9a-f]+(?= [\w.:{}]+:)", re.MULTILINE)
+# Logging by JLine, about the terminal it does not find, and the lines of a Java stack.
+NOT_OUTPUT = re.compile(
+    r"^\w{3} \d+, \d{4} .* org\.jline\.utils\.Log logr\n|^WARNING: .*dumb terminal.*\n|^\t(?:at |\.\.\. \d+).*\n",
+    re.MULTILINE,
+)
+
+
+@attrs.frozen
+class Run:
+    """One zkCli and what is entered into it; no lines at all is a one-shot command."""
+
+    arguments: list[str]
+    lines: list[str]
+
+
+@attrs.define
+class Mask:
+    """Replaces what differs from run to run, the same value always by the same name."""
+
+    names: Mapping[str, str]  # of ports and files, by value
+    _zxids: dict[int, str] = attrs.field(factory=dict)
+    _sessions: dict[str, str] = attrs.field(factory=dict)
+
+    def __call__(self, text: str) -> str:
+        text = NOT_OUTPUT.sub("", text)
+        for value, name in self.names.items():
+            text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", name, text)
+        text = DATE.sub(lambda found: found[0] if found[0] == EPOCH else "<date>", text)
+        text = ZXID.sub(lambda found: self._zxid(int(found[0], 0)), text)
+        text = SESSION.sub(lambda found: self._session(found[0]), text)
+        return CONFIG_VERSION.sub("<version>", text)
+
+    def _zxid(self, zxid: int) -> str:
+        return str(zxid) if zxid <= 0 else self._zxids.setdefault(zxid, f"<zxid {len(self._zxids) + 1}>")
+
+    def _session(self, owner: str) -> str:
+        return (
+            owner
+            if owner == "0x0"
+            else self._sessions.setdefault(owner, f"<session {len(self._sessions) + 1}>")
+        )
+
+
+def runs_of(text: str) -> Iterator[Run]:
+    """The runs of a transcript, without what was answered."""
+    run: Run | None = None
+    for line in text.splitlines():
+        if line.startswith("$ zkCli"):
+            if run:
+                yield run
+            run = Run(shlex.split(line)[2:], [])
+        elif run and (found := ENTERED.fullmatch(line)):
+            run.lines.append(found[1])
+    if run:
+        yield run
+
+
+def transcribe(shell: Shell, text: str, names: Mapping[str, str]) -> str:
+    """The same transcript as this zkCli answers now; comments stay where they are."""
+    answered = (line for run in runs_of(text) for line in _perform(shell, run, names))
+    return "".join(f"{line}\n" for line in _with_comments(text, answered))
+
+
+def _perform(shell: Shell, run: Run, names: Mapping[str, str]) -> Iterator[str]:
+    """The lines of one run, the one that starts it included."""
+    places = {name.strip("{}"): value for value, name in names.items()}
+    mask = Mask(names)
+    fill = lambda text: re.sub(r"\{(\w+)\}", lambda found: places.get(found[1], found[0]), text)  # noqa: E731
+    yield " ".join(["$ zkCli", *map(_quoted, run.arguments)])
+    with ZkCli(shell, [fill(argument) for argument in run.arguments]) as process:
+        answer = process.read_start() if run.lines else process.end_input()
+        yield from _output(answer, mask)
+        for line in run.lines:
+            if answer.prompt is None:
+                break
+            yield _prompt(answer.prompt, mask) + line
+            answer = process.end_input() if line == END_OF_INPUT else process.enter(fill(line))
+            yield from _output(answer, mask)
+        assert answer.prompt is None, f"{run.lines[-1]} leaves it waiting for input"
+        for event in _events(process.events, is_one_shot=not run.lines):
+            yield f"~ {mask(event)}"
+        yield f"= {process.exit_code()}"
+
+
+def _quoted(argument: str) -> str:
+    return argument if re.fullmatch(r"[\w{}./:,;=-]+", argument) else shlex.quote(argument)
+
+
+def _events(events: list[str], *, is_one_shot: bool) -> list[str]:
+    """Without those that are a matter of luck: whether Java connects before it ends with a mistake in the
+    command, and whether it still writes that the session is closed when it ends."""
+    if events and "state:Closed" in events[-1]:
+        events = events[:-1]
+    return [event for event in events if not is_one_shot or event != CONNECTED]
+
+
+def _prompt(prompt: str, mask: Mask) -> str:
+    """Whether the connection is there yet when the prompt is written is a matter of luck."""
+    return mask(prompt).replace("(CONNECTING)", "(CONNECTED)")
+
+
+def _output(answer: Answer, mask: Mask) -> Iterator[str]:
+    for mark, text in (("|", mask(answer.out)), ("!", mask(answer.err))):
+        for line in text.splitlines(keepends=True):
+            yield f"{mark} {_visible(line)}".rstrip(" ")
+
+
+def _visible(line: str) -> str:
+    """The line without its end, unless that is missing or blanks stand before it."""
+    text = line.removesuffix("\n")
+    if text == line:
+        return f"{text}\\"
+    return f"{text}⏎" if text.endswith((" ", "\t")) else text
+
+
+def _with_comments(text: str, answered: Iterable[str]) -> Iterator[str]:
+    """Put comments and blank lines before the entered or started lines that they stood before."""
+    starts: list[tuple[list[str], bool]] = []
+    pending: list[str] = []
+    for line in text.splitlines():
+        if not line or line.startswith("#"):
+            pending.append(line)
+        elif line.startswith("$ zkCli") or ENTERED.fullmatch(line):
+            starts.append((pending, line.startswith("$ zkCli")))
+            pending = []
+    place = iter(starts)
+    for line in answered:
+        is_run = line.startswith("$ zkCli")
+        if is_run or ENTERED.fullmatch(line):
+            comments, starts_run = next(place)
+            while is_run and not starts_run:  # lines that could not be entered: the process had ended
+                yield from comments
+                comments, starts_run = next(place)
+            yield from comments
+        yield line
+    yield from pending
+
+
+def transcripts(folder: Path) -> Sequence[Path]:
+    return sorted(folder.glob("*.txt"))

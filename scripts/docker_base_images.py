@@ -1,4 +1,4 @@
-"""The two images that docker/Dockerfile starts from, in any engine: present, pulled, or made here from Debian.
+"""The two images that docker/Dockerfile starts from: present, pulled, or made here from Debian.
 
 Where the registry cannot be reached, root on Debian makes them with debootstrap from the package mirror that
 this machine uses, under the same names. A self-made pair and a public pair keep Python in different places,
@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import docker
+from docker.client import DockerClient
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
 from scripts.docker_engine import EngineUnavailable, install_packages
@@ -20,16 +20,31 @@ SUITE = "trixie"  # the Debian release that has the Python of the names below
 RUN_IMAGE, BUILD_IMAGE = "python:3.13-slim", "python:3.13"
 RUN_PACKAGES = (
     *("python3", "ca-certificates", "tzdata"),
-    *("netcat-openbsd", "curl", "wget", "openssl", "gosu", "procps", "hostname"),  # for people's scripts and probes
+    *(
+        "netcat-openbsd",
+        "curl",
+        "wget",
+        "openssl",
+        "gosu",
+        "procps",
+        "hostname",
+    ),  # for people's scripts and probes
 )
 BUILD_PACKAGES = (*RUN_PACKAGES, "gcc", "libc6-dev", "python3-dev", "python3-venv")
 
 BUILD_FOLDER = Path(__file__).resolve().parent.parent / "build"
 BOOTSTRAP_SECONDS_MAX = 900
-TRIMMED = ("var/cache/apt", "var/lib/apt/lists", "var/log", "usr/share/man", "usr/share/locale", "usr/share/info")
+TRIMMED = (
+    "var/cache/apt",
+    "var/lib/apt/lists",
+    "var/log",
+    "usr/share/man",
+    "usr/share/locale",
+    "usr/share/info",
+)
 
 
-def ensure_base_images(client: docker.DockerClient) -> None:
+def ensure_base_images(client: DockerClient) -> None:
     """Leave both images in the engine; raises EngineUnavailable if there is no way to get them."""
     if all(is_present(client, name) for name in (RUN_IMAGE, BUILD_IMAGE)):
         return
@@ -37,7 +52,9 @@ def ensure_base_images(client: docker.DockerClient) -> None:
     if problem is None:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise EngineUnavailable(f"{RUN_IMAGE} cannot be pulled: {problem} (root on Debian can make it instead)")
+        raise EngineUnavailable(
+            f"{RUN_IMAGE} cannot be pulled: {problem} (root on Debian can make it instead)"
+        )
     if shutil.which("debootstrap") is None:
         install_packages("debootstrap")
     BUILD_FOLDER.mkdir(exist_ok=True)
@@ -46,7 +63,7 @@ def ensure_base_images(client: docker.DockerClient) -> None:
         make_image(BUILD_IMAGE, BUILD_PACKAGES, Path(folder))
 
 
-def is_present(client: docker.DockerClient, name: str) -> bool:
+def is_present(client: DockerClient, name: str) -> bool:
     try:
         client.images.get(name)
     except ImageNotFound:
@@ -54,7 +71,7 @@ def is_present(client: docker.DockerClient, name: str) -> bool:
     return True
 
 
-def pull_both(client: docker.DockerClient) -> str | None:
+def pull_both(client: DockerClient) -> str | None:
     """Pull them; None, or why that cannot be done."""
     try:
         for name in (RUN_IMAGE, BUILD_IMAGE):

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import docker
+from docker.client import DockerClient
 from docker.errors import DockerException
 
 HOME = Path(__file__).resolve().parent.parent / "build" / "docker-engine"
@@ -29,6 +29,7 @@ INSTALL_SECONDS_MAX = 600
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 60
 POLL_SECONDS = 0.1
+CALL_SECONDS_MAX = 900  # a build is one call
 
 
 class EngineUnavailable(Exception):
@@ -36,11 +37,11 @@ class EngineUnavailable(Exception):
 
 
 @contextmanager
-def engine() -> Iterator[docker.DockerClient]:
+def engine() -> Iterator[DockerClient]:
     """A client of an engine, which is stopped in the end if it was started for this."""
     started = ensure_engine()
     try:
-        client = docker.from_env()
+        client = DockerClient.from_env(timeout=CALL_SECONDS_MAX)
         try:
             yield client
         finally:
@@ -67,7 +68,7 @@ def ensure_engine() -> bool:
 
 def answers() -> bool:
     try:
-        client = docker.from_env(timeout=10)
+        client = DockerClient.from_env(timeout=10)
     except DockerException:
         return False
     try:

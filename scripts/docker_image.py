@@ -11,11 +11,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-import docker
+from docker.client import DockerClient
 from docker.errors import BuildError
 
 from scripts.docker_base_images import RUN_IMAGE, ensure_base_images
-from scripts.docker_engine import EngineUnavailable, ensure_engine
+from scripts.docker_engine import CALL_SECONDS_MAX, EngineUnavailable, ensure_engine
 from server import VERSION
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -27,7 +27,7 @@ PLATFORMS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 COLLECT_SECONDS_MAX = 600
 
 
-def build_image(client: docker.DockerClient) -> str:
+def build_image(client: DockerClient) -> str:
     """Build it and give its id; what has not changed since the last time comes from the engine's cache."""
     ensure_base_images(client)
     collect_wheels(architecture=client.info()["Architecture"])
@@ -43,8 +43,7 @@ def build_image(client: docker.DockerClient) -> str:
     except BuildError as failure:
         output = "".join(line.get("stream", "") for line in failure.build_log)
         raise EngineUnavailable(f"the build failed: {failure.msg}\n{output[-4000:]}") from None
-    assert image.id is not None
-    return image.id
+    return str(image.id)
 
 
 def collect_wheels(architecture: str) -> None:
@@ -85,7 +84,7 @@ def main() -> None:
     started = ensure_engine()
     if started:
         print("No engine answered, so one was started; stop it with: make docker-engine-stop")
-    client = docker.from_env(timeout=600)
+    client = DockerClient.from_env(timeout=CALL_SECONDS_MAX)
     try:
         image = build_image(client)
     finally:

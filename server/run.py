@@ -6,7 +6,7 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -158,8 +158,9 @@ async def _serve_clients(
         serving.start_soon(server.take_snapshots)
         serving.start_soon(server.reap_containers)
         serving.start_soon(server.purge_old_files)
-        _announce(server, listener)
-        await _wait_for_signal()
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            _announce(server, listener)  # whoever hears of it may stop it at once
+            await _first_of(signals)
         serving.cancel_scope.cancel()
     server.fronts.clear()
 
@@ -177,11 +178,10 @@ def _front(server: Replica) -> PlainFront | StreamFront:
     return kind(server.pipeline, limits, server.world.clock)
 
 
-async def _wait_for_signal() -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for number in signals:
-            log.info("stopping", signal=signal.Signals(number).name)
-            return
+async def _first_of(signals: AsyncIterator[int]) -> None:
+    async for number in signals:
+        log.info("stopping", signal=signal.Signals(number).name)
+        return
 
 
 def _announce(server: Replica, listener: socket.socket | None) -> None:

@@ -11,7 +11,8 @@
     server_ids.py       which of the servers this one is
     plan.py             a draft and facts about the disk give a plan: what to write, to say and to run
     entrypoint.py       the shell around all this: owners, user, files, exec
+    command.py          the command line
     process_one.py      what a server does differently as PID 1
 
-All but the last two are pure.
+All but the last three are pure.
 """

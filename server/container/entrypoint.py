@@ -1,4 +1,4 @@
-"""The command `triokeeper entrypoint`: the environment of a container becomes files and a server.
+"""What `triokeeper entrypoint` does: the environment of a container becomes files and a server.
 
 It runs once and then becomes the command it was given. As root, it lets the server's user have the data
 directories and becomes that user, if the command is a server.
@@ -6,19 +6,15 @@ directories and becomes that user, if the command is a server.
 
 import os
 import pwd
-import shutil
 import signal
-import socket
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 import attrs
-import click
 
-from server.config import Note
 from server.container.commands import Command, understand
 from server.container.plan import Plan, WriteFile, draft_for, settle
 from server.container.process_one import end_on_signals, hold_signals_back
@@ -29,32 +25,22 @@ SERVER_UID = 1000
 EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 126, 127
 
 
-@click.command(
-    name="entrypoint",
-    context_settings={
-        "ignore_unknown_options": True,
-        "allow_interspersed_args": False,
-        "help_option_names": [],
-    },
-    short_help="Configure a server from environment variables, then run a command.",
-)
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[CMD ARGS...]")
-def entrypoint(words: tuple[str, ...]) -> NoReturn:
-    """Configure a server from environment variables, then run CMD: the entry point of a container.
-
-    Understands the variables of the images zookeeper, bitnami/zookeeper and confluentinc/cp-zookeeper; see
-    docs/DOCKER-ENVIRONMENT.md. Without CMD it runs a server.
-    """
+def main(words: Sequence[str]) -> NoReturn:
+    """Configure a server from the environment, then become the command in `words`."""
     end_on_signals()
     command = understand(words)
     machine = Machine()
     try:
         plan = prepare(command, os.environ, machine)
     except Refused as refusal:
-        click.echo(f"Invalid environment, exiting abnormally\n{refusal}", err=True)
+        _complain(f"Invalid environment, exiting abnormally\n{refusal}")
         sys.exit(refusal.exit_code)
-    say(plan.notes, plan, is_server=command.is_server)
+    say(plan, is_server=command.is_server)
     become(plan, machine)
+
+
+def _complain(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
 
 
 @attrs.define
@@ -62,7 +48,7 @@ class Machine:
     """The facts that a plan needs; `root` is put before every path, for tests."""
 
     root: str = ""
-    hostname: str = attrs.field(factory=socket.gethostname)
+    hostname: str = attrs.field(factory=lambda: os.uname().nodename)
 
     @property
     def uid(self) -> int:
@@ -96,6 +82,10 @@ def prepare(command: Command, environ: Mapping[str, str], machine: Machine) -> P
         _make(directories)
         if os.geteuid() == 0:
             become_user(directories)
+        elif os.getegid() == 0:
+            os.umask(
+                0o002
+            )  # a user by number alone: the next one, of the same group, may have another number
     plan = settle(command, draft, variables, machine)
     for file in plan.files:
         _write(file, machine, is_server=command.is_server)
@@ -161,7 +151,7 @@ def _write(file: WriteFile, machine: Machine, *, is_server: bool) -> None:
                 "there that belongs to this user, or run the container as the user that it belongs to",
                 EXIT_DATA_DIR,
             ) from None
-        click.echo(f"{file.path} is not written: {failure.strerror}", err=True)
+        _complain(f"{file.path} is not written: {failure.strerror}")
 
 
 def _link(where: Path, to: Path) -> None:
@@ -170,55 +160,55 @@ def _link(where: Path, to: Path) -> None:
         where.symlink_to(to)
 
 
-def say(notes: Iterable[Note], plan: Plan, *, is_server: bool) -> None:
+def say(plan: Plan, *, is_server: bool) -> None:
     """Notes begin a server's log; beside another command's output, warnings go to standard error."""
-    if not notes:
-        return
-    if not is_server:
-        for note in notes:
+    if is_server and plan.notes:
+        import structlog  # most starts have nothing to say, and this takes a while
+
+        from server.logging_setup import choose_format, choose_level, configure_logging
+
+        environ = {**os.environ, **plan.exports}
+        configure_logging(choose_format(environ, is_terminal=sys.stdout.isatty()), choose_level(environ, {}))
+        log = structlog.get_logger()
+        for note in plan.notes:
+            getattr(log, note.level)(note.message)
+        sys.stdout.flush()
+    elif not is_server:
+        for note in plan.notes:
             if note.level != "info":
-                click.echo(note.message, err=True)
-        return
-    import structlog
-
-    from server.logging_setup import choose_format, choose_level, configure_logging
-
-    environ = {**os.environ, **plan.exports}
-    configure_logging(choose_format(environ, is_terminal=sys.stdout.isatty()), choose_level(environ, {}))
-    log = structlog.get_logger()
-    for note in notes:
-        getattr(log, note.level)(note.message)
-    sys.stdout.flush()
+                _complain(note.message)
 
 
 def become(plan: Plan, machine: Machine) -> NoReturn:
     """Run the command in the place of this process."""
     environ = {**os.environ, **plan.exports}
-    words = list(plan.command)
     if plan.config_file is not None:
         hold_signals_back()
-        words = _server(str(machine.real(plan.config_file)), plan)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and that would be handed on
         signal.signal(number, signal.SIG_DFL)
-    try:
-        os.execvpe(words[0], words, environ)
-    except OSError as failure:
-        click.echo(f"{words[0]}: {failure.strerror}", err=True)
-        sys.exit(EXIT_NOT_FOUND if isinstance(failure, FileNotFoundError) else EXIT_NOT_EXECUTABLE)
+    failure = OSError()
+    for words in _commands(plan, machine):
+        try:
+            os.execvpe(words[0], words, environ)
+        except OSError as problem:
+            failure = problem
+    _complain(f"{plan.command[0]}: {failure.strerror}")
+    sys.exit(EXIT_NOT_FOUND if isinstance(failure, FileNotFoundError) else EXIT_NOT_EXECUTABLE)
 
 
-def _server(config_file: str, plan: Plan) -> list[str]:
-    """A server, without a detour through the script where that would only cost time."""
-    script = shutil.which("zkServer.sh") if plan.needs_shell else None
-    if script is not None:
-        return [script, "start-foreground", config_file]
-    click.echo(f"Using config: {config_file}", err=True)
-    return [_this_program(), "start", config_file]
+def _commands(plan: Plan, machine: Machine) -> Iterator[list[str]]:
+    """What to run, the first one first; a server without a detour through the script if nobody needs that."""
+    if plan.config_file is None:
+        yield list(plan.command)
+        return
+    config_file = str(machine.real(plan.config_file))
+    if plan.needs_shell:
+        yield ["zkServer.sh", "start-foreground", config_file]
+    _complain(f"Using config: {config_file}")
+    yield [_this_program(), "start", config_file]
 
 
 def _this_program() -> str:
     """The command that this process was started as, which is `triokeeper` wherever it is installed."""
     own = os.path.abspath(sys.argv[0])
-    if os.access(own, os.X_OK) and os.path.isfile(own):
-        return own
-    return shutil.which("triokeeper") or "triokeeper"
+    return own if os.path.isfile(own) and os.access(own, os.X_OK) else "triokeeper"

@@ -1,7 +1,7 @@
 """`triokeeper scripts`: puts ZooKeeper's scripts into a directory, and runs what stands behind each of them.
 
     triokeeper scripts list
-    triokeeper scripts install DIR [NAME...]
+    triokeeper scripts install DIR [--command TRIOKEEPER] [NAME...]
     triokeeper scripts run NAME [ARGUMENT...]
 
 `run` is for the scripts themselves, which set the environment that it reads.
@@ -16,7 +16,7 @@ Run = Callable[[Sequence[str], Mapping[str, str]], int]
 
 USAGE = """\
 Usage: triokeeper scripts list
-       triokeeper scripts install DIR [NAME...]
+       triokeeper scripts install DIR [--command TRIOKEEPER] [NAME...]
        triokeeper scripts run NAME [ARGUMENT...]   (what the installed scripts do)"""
 
 # The module and function behind each script.
@@ -44,8 +44,10 @@ def main(arguments: Sequence[str]) -> int:
         case ["list"]:
             print("\n".join([ENVIRONMENT_SCRIPT, *SCRIPTS]))
             return 0
+        case ["install", directory, "--command", command, *names]:
+            return install(directory, names, command)
         case ["install", directory, *names] if not directory.startswith("-"):
-            return install(directory, names)
+            return install(directory, names, sys.argv[0])
         case ["run", name, *others] if name in SCRIPTS:
             return run(name, others)
         case ["run", name, *_]:
@@ -80,8 +82,11 @@ def run(name: str, arguments: Sequence[str]) -> int:
     return code
 
 
-def install(directory: str, names: Sequence[str]) -> int:
-    """Write the scripts of these names, or all of them, into a directory; made if it is not there."""
+def install(directory: str, names: Sequence[str], command: str) -> int:
+    """Write the scripts of these names, or all, into a directory, which is made if it is not there.
+
+    They will run `command`, the path of `triokeeper`.
+    """
     unknown = [name for name in names if name not in SCRIPTS]
     if unknown:
         print(f"there is no script {', '.join(unknown)}; triokeeper scripts list names them", file=sys.stderr)
@@ -89,7 +94,7 @@ def install(directory: str, names: Sequence[str]) -> int:
     from server.tools.installing import write_scripts
 
     try:
-        write_scripts(directory, names or list(SCRIPTS), os.path.abspath(sys.argv[0]))
+        write_scripts(directory, names or list(SCRIPTS), os.path.abspath(command))
     except OSError as problem:
         print(f"{problem.filename}: {problem.strerror}; no scripts were installed", file=sys.stderr)
         return 1

@@ -361,8 +361,10 @@ class Session:
         connection.cancel()
 
     async def _receive(self, stream: trio.abc.Stream, address: Address) -> None:
-        while not self.state.is_over:
+        while True:
             data = await stream.receive_some(RECEIVE_BYTES_MAX)
+            if self.state.is_over:  # perhaps even before the handshake was answered
+                return
             if not data:
                 raise ConnectionError(f"{host_port(*address)}: closed the connection")
             try:

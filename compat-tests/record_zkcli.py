@@ -1,8 +1,9 @@
-"""Record the transcripts in zkcli/ again, from Apache's zkCli: python compat-tests/record_zkcli.py [NAME...]."""
+"""Record the transcripts in zkcli/ from Apache's zkCli: python compat-tests/record_zkcli.py [NAME...]"""
 
 import sys
 from pathlib import Path
 
+from zkcli_processes import start_process
 from zkcli_transcripts import transcribe, transcripts
 from zkcli_worlds import FOLDER, World, start_world
 
@@ -17,7 +18,7 @@ def main(wanted: list[str]) -> None:
 
 
 def record(file: Path, world: World) -> None:
-    file.write_text(transcribe("reference", file.read_text(), world.names))
+    file.write_text(transcribe(file.read_text(), world.names, start_process("reference")))
     world.reset()
     print(file.relative_to(FOLDER))
 

@@ -1,8 +1,8 @@
 """zkCli as a process, Apache's or ours: fed line by line through a pipe, its two outputs kept apart.
 
-    with ZkCli(JAVA, ["-server", server.host_port]) as shell:
-        shell.read_start()
-        shell.enter("ls /")      # an Answer: stdout, stderr, and the prompt that follows
+    with start_process("reference")(["-server", server.host_port], False) as zkcli:
+        zkcli.read_start()
+        zkcli.enter("ls /")      # an Answer: stdout, stderr, and the prompt that follows
 
 A command has ended when the next prompt is there or the process is gone; all it wrote to stderr was written
 before that. Watch events come from another thread of Apache's, at any time: they are taken out and kept in
@@ -18,9 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Protocol, Self, TypeAlias
 
 import attrs
 from zk_reference import find_reference
@@ -43,6 +43,43 @@ class Answer:
     prompt: str | None
 
 
+class Running(Protocol):
+    """A zkCli that was started."""
+
+    events: list[str]
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def read_start(self) -> Answer:
+        """What it says before the first command is entered."""
+
+    def enter(self, line: str) -> Answer:
+        """What it says to a line."""
+
+    def end_input(self, last: str = "") -> Answer:
+        """What it says when there is no more input, which for a one-shot command is all.
+
+        `last` is a line that has no end.
+        """
+
+    def exit_code(self) -> int: ...
+
+
+# Given the arguments, and whether they hold a command.
+Start: TypeAlias = Callable[[Sequence[str], bool], Running]
+
+
+def start_process(shell: Shell) -> Start:
+    return lambda arguments, _: ZkCli(shell, arguments)
+
+
+def split_events(text: str) -> tuple[str, list[str]]:
+    """The output without watch events, and the events."""
+    return EVENT.sub("", text), [found[1] for found in EVENT.finditer(text) if found[1]]
+
+
 def command_line(shell: Shell, arguments: Sequence[str]) -> list[str]:
     """How to run it; raises ReferenceUnavailable where there is no Java."""
     if shell == "triokeeper":
@@ -62,13 +99,13 @@ def _quiet_conf() -> str:
 
 
 class ZkCli:
-    """One running zkCli."""
+    """One running process."""
 
-    def __init__(self, shell: Shell, arguments: Sequence[str], environment: dict[str, str] | None = None):
+    def __init__(self, shell: Shell, arguments: Sequence[str]) -> None:
         self.events: list[str] = []
         self._process = subprocess.Popen(
             command_line(shell, arguments),
-            env=os.environ | {"PYTHONPATH": str(CHECKOUT), "TZ": "UTC"} | (environment or {}),
+            env=os.environ | {"PYTHONPATH": str(CHECKOUT), "TZ": "UTC"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -93,7 +130,6 @@ class ZkCli:
             stream.close()
 
     def read_start(self) -> Answer:
-        """What it says before the first command is entered."""
         return self._read_answer(until_prompt=True)
 
     def enter(self, line: str) -> Answer:
@@ -105,8 +141,9 @@ class ZkCli:
             pass  # It has ended; what it said is still there.
         return self._read_answer(until_prompt=True)
 
-    def end_input(self) -> Answer:
+    def end_input(self, last: str = "") -> Answer:
         assert self._process.stdin is not None
+        self._process.stdin.write(last.encode())
         self._process.stdin.close()
         return self._read_answer(until_prompt=False)
 
@@ -129,8 +166,8 @@ class ZkCli:
         return Answer(out[: prompt.start()] if prompt else out, err, prompt[0] if prompt else None)
 
     def _take_out_events(self) -> None:
-        self.events += [found[1] for found in EVENT.finditer(self._texts["out"]) if found[1]]
-        self._texts["out"] = EVENT.sub("", self._texts["out"])
+        self._texts["out"], events = split_events(self._texts["out"])
+        self.events += events
 
     def _read_once(self, seconds: float) -> None:
         for key, _ in self._selector.select(seconds):

@@ -17,22 +17,23 @@ What can never be equal is masked: `{port}` and the like are ports, `<date>` a d
 session ids are numbered in the order in which they first appear.
 """
 
+import difflib
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
-from zkcli_processes import Answer, Shell, ZkCli
+from zkcli_processes import Answer, Start
 
 END_OF_INPUT = "<end of input>"
 ENTERED = re.compile(r"(?:\[zk: .*?\] |> )(.*)")
 DATE = re.compile(r"\b[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d UTC \d{4}\b")
-CONNECTED = "WatchedEvent state:SyncConnected type:None path:null zxid: -1"
 EPOCH = "Thu Jan 01 00:00:00 UTC 1970"
 ZXID = re.compile(r"(?:(?<=[cmp]Zxid = )0x[0-9a-f]+|(?<= zxid: )-?\d+)")
 SESSION = re.compile(r"(?<=ephemeralOwner = )0x[0-9a-f]+")
 CONFIG_VERSION = re.compile(r"(?<=^version=)[0-9a-f]+|^[0-9a-f]+(?= [\w.:{}]+:)", re.MULTILINE)
+REVISION = re.compile(r"(?<=CLI version: )(\d[\w.]*)-[0-9a-f]{40}, built on \d{4}-\d\d-\d\d \d\d:\d\d UTC")
 # Logging by JLine, about the terminal it does not find, and the lines of a Java stack.
 NOT_OUTPUT = re.compile(
     r"^\w{3} \d+, \d{4} .* org\.jline\.utils\.Log logr\n|^WARNING: .*dumb terminal.*\n|^\t(?:at |\.\.\. \d+).*\n",
@@ -61,6 +62,7 @@ class Mask:
         for value, name in self.names.items():
             text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", name, text)
         text = DATE.sub(lambda found: found[0] if found[0] == EPOCH else "<date>", text)
+        text = REVISION.sub(r"\1-<revision>, built on <date>", text)
         text = ZXID.sub(lambda found: self._zxid(int(found[0], 0)), text)
         text = SESSION.sub(lambda found: self._session(found[0]), text)
         return CONFIG_VERSION.sub("<version>", text)
@@ -90,26 +92,30 @@ def runs_of(text: str) -> Iterator[Run]:
         yield run
 
 
-def transcribe(shell: Shell, text: str, names: Mapping[str, str]) -> str:
-    """The same transcript as this zkCli answers now; comments stay where they are."""
-    answered = (line for run in runs_of(text) for line in _perform(shell, run, names))
+def transcribe(text: str, names: Mapping[str, str], start: Start) -> str:
+    """The same transcript as a zkCli answers now; comments stay where they are."""
+    answered = (line for run in runs_of(text) for line in _perform(start, run, names))
     return "".join(f"{line}\n" for line in _with_comments(text, answered))
 
 
-def _perform(shell: Shell, run: Run, names: Mapping[str, str]) -> Iterator[str]:
+def _perform(start: Start, run: Run, names: Mapping[str, str]) -> Iterator[str]:
     """The lines of one run, the one that starts it included."""
     places = {name.strip("{}"): value for value, name in names.items()}
     mask = Mask(names)
-    fill = lambda text: re.sub(r"\{(\w+)\}", lambda found: places.get(found[1], found[0]), text)  # noqa: E731
+
+    def fill(text: str) -> str:
+        return re.sub(r"\{(\w+)\}", lambda found: places.get(found[1], found[0]), text)
+
     yield " ".join(["$ zkCli", *map(_quoted, run.arguments)])
-    with ZkCli(shell, [fill(argument) for argument in run.arguments]) as process:
+    with start([fill(argument) for argument in run.arguments], not run.lines) as process:
         answer = process.read_start() if run.lines else process.end_input()
         yield from _output(answer, mask)
         for line in run.lines:
             if answer.prompt is None:
                 break
             yield _prompt(answer.prompt, mask) + line
-            answer = process.end_input() if line == END_OF_INPUT else process.enter(fill(line))
+            whole, ends, _ = fill(line).partition(END_OF_INPUT)
+            answer = process.end_input(whole) if ends else process.enter(whole)
             yield from _output(answer, mask)
         assert answer.prompt is None, f"{run.lines[-1]} leaves it waiting for input"
         for event in _events(process.events, is_one_shot=not run.lines):
@@ -124,14 +130,14 @@ def _quoted(argument: str) -> str:
 def _events(events: list[str], *, is_one_shot: bool) -> list[str]:
     """Without those that are a matter of luck: whether Java connects before it ends with a mistake in the
     command, and whether it still writes that the session is closed when it ends."""
-    if events and "state:Closed" in events[-1]:
-        events = events[:-1]
-    return [event for event in events if not is_one_shot or event != CONNECTED]
+    if is_one_shot:
+        return [event for event in events if " type:None " not in event]
+    return events[:-1] if events and "state:Closed" in events[-1] else events
 
 
 def _prompt(prompt: str, mask: Mask) -> str:
-    """Whether the connection is there yet when the prompt is written is a matter of luck."""
-    return mask(prompt).replace("(CONNECTING)", "(CONNECTED)")
+    """Whether the connection, or the refusal of credentials, is there before the prompt is luck."""
+    return re.sub(r"\((CONNECTING|AUTH_FAILED)\) (?=\d+\] $)", "(CONNECTED) ", mask(prompt))
 
 
 def _output(answer: Answer, mask: Mask) -> Iterator[str]:
@@ -173,3 +179,8 @@ def _with_comments(text: str, answered: Iterable[str]) -> Iterator[str]:
 
 def transcripts(folder: Path) -> Sequence[Path]:
     return sorted(folder.glob("*.txt"))
+
+
+def assert_equal(apache: str, ours: str) -> None:
+    difference = difflib.unified_diff(apache.splitlines(), ours.splitlines(), "Apache's", "ours", lineterm="")
+    assert apache == ours, "\n".join(difference)

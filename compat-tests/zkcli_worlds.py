@@ -1,4 +1,4 @@
-"""Where transcripts take place: one server or three, and the tree brought back to empty between two of them."""
+"""Where transcripts take place: one server or three, and the tree made empty again after each of them."""
 
 import contextlib
 import tempfile
@@ -56,12 +56,14 @@ def _below(client: KazooClient, path: str) -> Iterator[str]:
 def start_world(world_kind: WorldKind, kind: Kind = "triokeeper") -> Iterator[World]:
     nobody = {str(free_ports(1)[0]): "{nobody}"}
     if world_kind == "standalone":
-        with start_server(kind, SETTINGS) as server:
-            yield World(server.host_port, {str(server.port): "{port}", **nobody})
+        with start_server(kind, SETTINGS) as server, _file("zookeeper.request.timeout=0\n") as properties:
+            yield World(
+                server.host_port, {str(server.port): "{port}", str(properties): "{properties}", **nobody}
+            )
     else:
         with (
             start_ensemble([kind] * 3, ENSEMBLE_SETTINGS, leader=2) as ensemble,
-            _dynamic_file(ensemble) as dynamic,
+            _file(ensemble.lines()) as dynamic,
         ):
             yield World(ensemble.hosts, {**_ports(ensemble), str(dynamic): "{dynamic}", **nobody})
 
@@ -75,9 +77,8 @@ def _ports(ensemble: Ensemble) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _dynamic_file(ensemble: Ensemble) -> Iterator[Path]:
-    """The members as a dynamic configuration file has them."""
+def _file(text: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="zkcli-") as folder:
-        file = Path(folder, "zoo.cfg.dynamic")
-        file.write_text(ensemble.lines())
+        file = Path(folder, "file.cfg")
+        file.write_text(text)
         yield file

@@ -1,4 +1,4 @@
-"""The properties of a client: from the file of -client-configuration, and -D flags in CLIENT_JVMFLAGS and JVMFLAGS.
+"""The properties of a client, from the file of -client-configuration and -D flags in the environment.
 
 TLS and SASL are not there: a configuration that asks for TLS is refused, so that nothing that was meant to be
 encrypted ever travels in the clear.
@@ -20,9 +20,8 @@ class SettingsRefused(Exception):
 
 def check_settings(file: str | None) -> None:
     """Raise SettingsRefused if the file cannot be read, or if TLS is asked for."""
-    properties = dict(
-        _FLAG.findall(f"{os.environ.get('JVMFLAGS', '')} {os.environ.get('CLIENT_JVMFLAGS', '')}")
-    )
+    flags = " ".join(os.environ.get(name, "") for name in ("JVMFLAGS", "CLIENT_JVMFLAGS"))
+    properties = dict(_FLAG.findall(flags))
     if file is not None:
         properties |= _load(Path(file))
     if properties.get(SECURE, "").strip().lower() == "true":

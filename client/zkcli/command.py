@@ -1,4 +1,4 @@
-"""`triokeeper zkcli` among the commands of `triokeeper`: it is listed there, but reads its arguments itself."""
+"""`triokeeper zkcli` among the commands of `triokeeper`: listed there, but it reads its arguments itself."""
 
 import sys
 from typing import NoReturn

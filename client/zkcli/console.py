@@ -25,10 +25,6 @@ class Console:
         """Without the end of a line."""
         _write(self._stdout or sys.stdout, text)
 
-    def read_line(self) -> str:
-        """A line of the input with its end; empty when that is over."""
-        return sys.stdin.readline()
-
     def err(self, line: str) -> None:
         _write(self._stderr or sys.stderr, f"{line}\n")
 

@@ -1,7 +1,7 @@
 """How a command ends badly, and what is printed then.
 
 CommandFailed   what zkCli says on stderr, with an exit code; the next command is read
-JavaException   what Apache's zkCli does not catch, so that it ends: its first line is printed and it is exit code 1
+JavaException   what Apache's zkCli does not catch, so that it ends with it and with exit code 1
 """
 
 from client.errors import ServerError
@@ -12,8 +12,6 @@ EXIT_NO_SUCH_COMMAND = 127
 NUMBER_FORMAT = "java.lang.NumberFormatException"
 ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
 
-_NEW_CONFIG_NO_QUORUM = -13
-_RECONFIG_IN_PROGRESS = -14
 _WORDING_BEFORE_PATH = {
     -101: "Node does not exist: ",
     -108: "Ephemerals cannot have children: ",
@@ -27,9 +25,9 @@ _WORDING_BEFORE_PATH = {
     -125: "Quota has exceeded : ",
 }
 _WORDING = {
-    _RECONFIG_IN_PROGRESS: "Another reconfiguration is in progress -- concurrent reconfigs not supported (yet)",
-    _NEW_CONFIG_NO_QUORUM: "No quorum of new config is connected and up-to-date with the leader of last commmitted"
-    " config - try invoking reconfiguration after new servers are connected and synced",
+    -13: "No quorum of new config is connected and up-to-date with the leader of last commmitted config - try"
+    " invoking reconfiguration after new servers are connected and synced",
+    -14: "Another reconfiguration is in progress -- concurrent reconfigs not supported (yet)",
 }
 
 

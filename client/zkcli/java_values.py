@@ -9,6 +9,8 @@ from client.zkcli.failures import ILLEGAL_ARGUMENT, NUMBER_FORMAT, JavaException
 _INT_BITS: Final = 32
 _LONG_BITS: Final = 64
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_RADIXES: Final = {"": 10, "0x": 16, "#": 16, "0": 8}
+_PREFIXED: Final = re.compile(r"([+-]?)(0[xX]|#|0(?=.)|)(.*)", re.DOTALL)
 _BASE64_LETTER: Final = re.compile(r"[A-Za-z0-9+/]*")
 
 
@@ -26,16 +28,12 @@ def decode_int(text: str) -> int:
     """Integer.decode: decimal, 0x or # hexadecimal, 0 octal."""
     if not text:
         raise JavaException(NUMBER_FORMAT, "Zero length string")
-    sign, digits = (text[0], text[1:]) if text[0] in "+-" else ("", text)
-    for prefix, radix in (("0x", 16), ("0X", 16), ("#", 16), ("0", 8)):
-        if digits.startswith(prefix) and digits != "0":
-            digits = digits.removeprefix(prefix)
-            break
-    else:
-        radix = 10
-    if digits[:1] in ("+", "-"):
+    found = _PREFIXED.match(text)
+    assert found, "matches every text"
+    sign, prefix, digits = found.groups()
+    if digits.startswith(("+", "-")):
         raise JavaException(NUMBER_FORMAT, "Sign character in wrong position")
-    return _parse(("-" if sign == "-" else "") + digits, radix, _INT_BITS)
+    return _parse(("-" if sign == "-" else "") + digits, _RADIXES[prefix.lower()], _INT_BITS)
 
 
 def _parse(text: str, radix: int, bits: int) -> int:

@@ -1,8 +1,8 @@
 r"""What JLine, which reads the lines of Apache's zkCli, makes of a line before zkCli sees it.
 
-Events of the history are put in (`!!`, `!3`, `!-2`, `!ls`, `!?text?`, `!$`, `!#`, `^old^new`), but not behind a
-backslash or between single quotes; where there is no such event the line stays as it is. Then each backslash goes
-and keeps the character behind it.
+Events of the history are put in (`!!`, `!3`, `!-2`, `!ls`, `!?text?`, `!$`, `!#`, `^old^new`), but not behind
+a backslash or between single quotes; where there is no such event the line stays as it is. Then each
+backslash goes and keeps the character behind it.
 """
 
 import re
@@ -31,7 +31,7 @@ def added(history: Sequence[str], line: str) -> list[str]:
 
 def _expand(line: str, history: Sequence[str]) -> str:
     if line.startswith("^") and (found := re.match(r"\^([^^]*)\^([^^]*)(?:\^.?)?", line)):
-        return _last(history).replace(found[1], found[2]) + _expand_rest(line[found.end() :], history)
+        return _latest(history).replace(found[1], found[2]) + _expand_rest(line[found.end() :], history)
     return _expand_rest(line, history)
 
 
@@ -56,11 +56,11 @@ def _event(line: str, at: int, before: str, history: Sequence[str]) -> tuple[str
     """What stands for the designator whose character behind `!` is at `at`, and where it ends."""
     letter = line[at]
     if letter == "!":
-        return _last(history), at + 1
+        return _latest(history), at + 1
     if letter == "#":
         return before, at + 1
     if letter == "$":
-        return _last(history).strip().rpartition(" ")[2], at + 1
+        return _latest(history).strip().rpartition(" ")[2], at + 1
     if letter in " \t":
         return f"!{letter}", at + 1
     if letter == "?":
@@ -79,10 +79,6 @@ def _numbered(digits: str, history: Sequence[str]) -> str:
     if not 0 <= index < len(history):
         raise _NoSuchEvent
     return history[index]
-
-
-def _last(history: Sequence[str]) -> str:
-    return _latest(history)
 
 
 def _latest(events: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import trio
 
@@ -10,6 +11,7 @@ from client.zkcli.client_settings import EXIT_INVALID_INVOCATION, SettingsRefuse
 from client.zkcli.command_words import Invocation, parse_invocation
 from client.zkcli.console import Console
 from client.zkcli.failures import EXIT_FAILED, JavaException
+from client.zkcli.input_lines import InputLines
 from client.zkcli.line_editing import added, edited
 from client.zkcli.shell import Quit, Shell
 
@@ -60,10 +62,8 @@ async def _serve(shell: Shell, invocation: Invocation) -> None:
         return
     shell.console.out("Welcome to ZooKeeper!")
     shell.console.out("JLine support is enabled")
-    try:  # so that the first prompt tells what most people want to know
+    with suppress(TimeoutError, ServerError):  # so that the first prompt tells that it is connected
         await shell.session.wait_connected(CONNECT_BEFORE_PROMPT_S_MAX)
-    except (TimeoutError, ServerError):
-        pass
     if sys.stdin.isatty() and sys.stdout.isatty():
         from client.zkcli.terminal import serve_person
 
@@ -75,12 +75,13 @@ async def _serve(shell: Shell, invocation: Invocation) -> None:
 async def _serve_pipe(shell: Shell) -> None:
     """Read lines to the end of the input, each as JLine hands it to Apache's zkCli."""
     history: list[str] = []
+    lines = InputLines()
     while True:
         shell.console.out_text(shell.prompt)
-        read = await trio.to_thread.run_sync(sys.stdin.buffer.readline, abandon_on_cancel=True)
-        if not read.endswith(b"\n"):
+        typed = await lines.next_line()
+        if typed is None:
             break
-        kept, line = edited(read.decode(errors="replace").rstrip("\r\n"), history)
+        kept, line = edited(typed, history)
         history = added(history, kept)
         await shell.enter(line)
     shell.console.out("JLine support is disabled")

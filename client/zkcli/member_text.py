@@ -8,7 +8,7 @@ _TABLE_SIZE = 16  # of Java's Properties, until three quarters of it are full
 
 
 def client_addresses(config: str) -> str:
-    """What `config -c` prints: the version, and where clients reach each member, in the order of Java's Properties."""
+    """What `config -c` prints: the version, and where clients reach each member."""
     properties = javaproperties.loads(config)
     addresses = [
         _client_address(properties[name].partition(";")[2])

@@ -1,8 +1,8 @@
 """The options of zkCli's commands, read as Apache Commons CLI 1.5 reads them.
 
-Short options only, with or without a value: `-s`, `-sw`, `-v 5`, `-v5`, `-v=5`, before or behind other arguments;
-`--` ends them. Names of several letters (`-add`) stand alone. The messages name the library's exceptions, because
-zkCli prints them.
+Short options only, with or without a value: `-s`, `-sw`, `-v 5`, `-v5`, `-v=5`, before or behind other
+arguments; `--` ends them. Names of several letters (`-add`) stand alone. The messages name the library's
+exceptions, because zkCli prints them.
 """
 
 from collections.abc import Sequence

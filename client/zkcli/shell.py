@@ -1,8 +1,8 @@
 """One zkCli: its session, its history, and what becomes of a line.
 
 `Shell` is Apache's ZooKeeperMain: what it prints, in which order, and which exit code it ends with are the
-original's, oddities included: a `redo` succeeds even if what it does again fails, `quit` ends with the exit code
-of the command before it, and only `quit`, `close` and `connect` close the session.
+original's, oddities included: a `redo` succeeds even if what it does again fails, `quit` ends with the exit
+code of the command before it, and only `quit`, `close` and `connect` close the session.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Quit(Exception):
 
 
 class Shell:
-    """Sessions live in the nursery. Cancelling it leaves them without closing them, as when Apache's zkCli ends."""
+    """Its sessions live in the nursery: cancelling that leaves them without closing them."""
 
     def __init__(self, invocation: Invocation, console: Console, nursery: trio.Nursery) -> None:
         self.console = console
@@ -63,13 +63,14 @@ class Shell:
     async def connect(self, server: str | None = None) -> None:
         """Open a session with these servers, or those of before, in place of the one there is.
 
-        Raises JavaException if the servers or the timeout make no sense, or nobody was reached who was waited for.
+        Raises JavaException if the servers or the timeout make no sense, or if nobody was reached in time by
+        a zkCli that waits for that.
         """
         if self._session is not None and not self._session.state.is_over:
             await self._session.close()
         self._server = self._server if server is None else server
         check_settings(self._invocation.client_configuration)
-        timeout_ms = parse_int(self._invocation.timeout_ms)
+        timeout_ms = max(0, parse_int(self._invocation.timeout_ms))  # less than none at all is none
         self._session = await self._nursery.start(self._hold_session, parse_servers(self._server), timeout_ms)
         if self._invocation.waits_for_connection:
             await self._wait_for_connection(timeout_ms)

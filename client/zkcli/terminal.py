@@ -1,16 +1,18 @@
-"""A person at a terminal: history and completion by prompt_toolkit where it is installed, plain lines where not.
+"""A person at a terminal: history and completion by prompt_toolkit if it is installed, else plain lines.
 
-Ctrl-C ends the line that is typed or the command that runs, never the session; Ctrl-D ends zkCli. What ends Apache's
-zkCli with a stack trace, such as a version that is no number, ends only the command here.
+Ctrl-C ends the line that is typed or the command that runs, never the session; Ctrl-D ends zkCli. What ends
+Apache's zkCli with a stack trace, such as a version that is no number, ends only the command here.
 """
 
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from importlib.util import find_spec
 
 import trio
 
 from client.zkcli.failures import JavaException
+from client.zkcli.input_lines import InputLines
 from client.zkcli.line_editing import added, edited
 from client.zkcli.shell import Quit, Shell
 
@@ -38,23 +40,20 @@ def _line_reader(shell: Shell, interrupts: AsyncIterator[int]) -> Callable[[], A
 
         return fancy_reader(shell)
 
-    async def read_plainly() -> str:
-        return await _read_plainly(shell, interrupts)
-
-    return read_plainly
+    return partial(_read_plainly, shell, InputLines(), interrupts)
 
 
-async def _read_plainly(shell: Shell, interrupts: AsyncIterator[int]) -> str:
+async def _read_plainly(shell: Shell, lines: InputLines, interrupts: AsyncIterator[int]) -> str:
     """A line as the terminal itself lets people edit it; Ctrl-C writes the prompt again."""
-    typed = ""
+    typed: str | None = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_on_each, interrupts, lambda: shell.console.out_text(f"\n{shell.prompt}"))
         shell.console.out_text(shell.prompt)
-        typed = await trio.to_thread.run_sync(shell.console.read_line, abandon_on_cancel=True)
+        typed = await lines.next_line()
         nursery.cancel_scope.cancel()
-    if not typed:
+    if typed is None:
         raise EOFError
-    return typed.rstrip("\r\n")
+    return typed
 
 
 async def _on_each(interrupts: AsyncIterator[int], act: Callable[[], None]) -> None:

@@ -2,6 +2,7 @@
 
 import trio
 
+from client.errors import ServerError, server_error
 from client.zkcli.commands.command import Command
 from client.zkcli.context import Context
 from client.zkcli.failures import CommandFailed, JavaException
@@ -38,7 +39,10 @@ async def _reconfig(context: Context, line: CommandLine) -> None:
     _check_combination(line)
     if line.has("file"):
         members = await _read_members(line.value("file"))
-    data, stat = await context.session.reconfig(joining, leaving, members, version)
+    try:
+        data, stat = await context.session.reconfig(joining, leaving, members, version)
+    except ServerError as error:
+        raise server_error(error.code, "") from None  # Java's error has this path, not none
     context.console.out("Committed new configuration:\n" + plain_text(data or b""))
     if line.has("s"):
         context.console.out_lines(stat_lines(stat))
@@ -66,8 +70,8 @@ def _check_combination(line: CommandLine) -> None:
     is_whole = line.has("file") or line.has("members")
     if is_whole and (line.has("add") or line.has("remove")):
         raise CommandFailed(
-            "Can't use -file or -members together with -add or -remove (mixing incremental and non-incremental"
-            " modes is not allowed)"
+            "Can't use -file or -members together with -add or -remove (mixing incremental and"
+            " non-incremental modes is not allowed)"
         )
     if line.has("file") and line.has("members"):
         raise CommandFailed("Can't use -file and -members together (conflicting non-incremental modes)")

@@ -1,5 +1,7 @@
 """setquota, listquota and delquota: quotas are nodes below /zookeeper/quota."""
 
+from contextlib import suppress
+
 from client.errors import NodeExists, NoNode
 from client.paths import parent_of
 from client.session import Session
@@ -96,10 +98,8 @@ async def _create_parents(session: Session, path: str) -> None:
 
 
 async def _create_unless_there(session: Session, path: str) -> None:
-    try:
+    with suppress(NodeExists):  # somebody else may have done it
         await session.create(path, None)
-    except NodeExists:
-        pass  # somebody else did it
 
 
 async def _write_limits(session: Session, path: str, limits: Figures) -> list[str]:

@@ -1,7 +1,7 @@
 """Containers for tests: made under names of their own, reached at random ports of 127.0.0.1, removed in the end.
 
-    lab.run(environment={"ZOO_INIT_LIMIT": "10"})         a server that serves
-    lab.run_to_end("zkCli.sh", "-server", ...)            a command in a container, to its end
+lab.run(environment={"ZOO_INIT_LIMIT": "10"})         a server that serves
+lab.run_to_end("zkCli.sh", "-server", ...)            a command in a container, to its end
 """
 
 import contextlib
@@ -136,7 +136,9 @@ class Box:
         return next(line for line in self.log_lines if text in line)
 
 
-def wait_for(condition: Callable[[], object], box: Box | None = None, seconds: float = START_SECONDS_MAX) -> None:
+def wait_for(
+    condition: Callable[[], object], box: Box | None = None, seconds: float = START_SECONDS_MAX
+) -> None:
     """Wait until the condition holds; fail with the end of the box's log if it takes too long."""
     deadline = time.monotonic() + seconds
     while not condition():

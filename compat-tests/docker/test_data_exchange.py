@@ -5,8 +5,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from disk_exchange_load import SESSION_MS, authenticate, catalogue
+import session_client as wire
 from differential_values import SUPER_DIGEST
+from disk_exchange_load import SESSION_MS, authenticate, catalogue
 from docker_containers import Lab
 from session_client import SessionClient
 from whole_tree import Seen, differences, read_tree
@@ -36,7 +37,7 @@ def fill(port: int) -> None:
 
 
 def test_row_25_apaches_data_there_and_back(lab: Lab, tmp_path: Path) -> None:
-    """Apache's server fills a directory; the image serves it and writes; Apache's serves that. Nothing differs."""
+    """Apache's server fills a directory, the image serves it and writes, and Apache's serves that."""
     data, log = tmp_path / "data", tmp_path / "datalog"
     data.mkdir()
     settings = SETTINGS | {"dataLogDir": str(log)}
@@ -51,8 +52,6 @@ def test_row_25_apaches_data_there_and_back(lab: Lab, tmp_path: Path) -> None:
     box = lab.run(environment={"ZOO_CFG_EXTRA": extra, "JVMFLAGS": NEVER_REAP}, volumes=volumes)
     assert differences(by_apache, everything(box.port)) == []
     with closing(SessionClient.open(box.port, SESSION_MS)) as client:
-        import session_client as wire
-
         for number in range(500):
             assert client.call(wire.create(f"/by-container-{number}", b"x" * number)).err == 0
     by_container = everything(box.port)

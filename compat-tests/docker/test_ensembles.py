@@ -1,4 +1,4 @@
-"""Ensembles of containers: rows 5, 6, 12, 19, 39, 42, 43 and 57, and members killed, paused, cut off, replaced."""
+"""Ensembles: rows 5, 6, 12, 19, 39, 42, 43 and 57, and members killed, paused, cut off and replaced."""
 
 import os
 import subprocess
@@ -19,7 +19,9 @@ THREE = {1: "zoo1", 2: "zoo2", 3: "zoo3"}
 COMPOSE = Path(__file__).parents[2] / "docker" / "compose" / "three-servers.yml"
 
 
-def start_members(lab: Lab, network: str, numbers: Sequence[int] = (1, 2, 3), **environment: str) -> list[Box]:
+def start_members(
+    lab: Lab, network: str, numbers: Sequence[int] = (1, 2, 3), **environment: str
+) -> list[Box]:
     common = {"ZOO_SERVERS": server_lines(THREE), "ZOO_4LW_COMMANDS_WHITELIST": "*", **environment}
     return [
         lab.start(
@@ -173,7 +175,9 @@ def composed(docker_client: DockerClient, image: str) -> Iterator[list[Box]]:
     command = [*compose_command(), "-f", str(COMPOSE), "-p", project]
 
     def compose(*arguments: str) -> None:
-        done = subprocess.run([*command, *arguments], env=environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [*command, *arguments], env=environment, capture_output=True, text=True, timeout=120
+        )
         assert done.returncode == 0, done.stderr
 
     try:

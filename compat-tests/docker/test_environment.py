@@ -1,4 +1,4 @@
-"""What a container makes of its environment and configuration: rows 1-4, 7-11, 36-38, 41 and 58 of the checklist."""
+"""What a container makes of its environment: rows 1-4, 7-11, 36-38, 41 and 58 of the checklist."""
 
 import hashlib
 from base64 import b64encode

@@ -7,8 +7,8 @@ from docker_containers import Box, Lab
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 SCRIPTS = (
-    "zkCleanup.sh zkCli.sh zkEnv.sh zkServer-initialize.sh zkServer.sh zkSnapShotToolkit.sh zkSnapshotComparer.sh"
-    " zkSnapshotRecursiveSummaryToolkit.sh zkTxnLogToolkit.sh"
+    "zkCleanup.sh zkCli.sh zkEnv.sh zkServer-initialize.sh zkServer.sh zkSnapShotToolkit.sh"
+    " zkSnapshotComparer.sh zkSnapshotRecursiveSummaryToolkit.sh zkTxnLogToolkit.sh"
 ).split()
 TOOLS = "bash nc curl wget openssl gosu ps hostname sed grep awk triokeeper zookeeper-shell cub".split()
 

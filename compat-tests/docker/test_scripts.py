@@ -1,12 +1,14 @@
 """Scripts inside the container: rows 13, 15-18, 20, 35, 44, 45 and 47, and Apache's own tools on the same server."""
 
+import io
 import re
 import subprocess
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from docker_containers import CLIENT_PORT, Box, Ended, Lab, wait_for
+from docker_containers import Box, Ended, Lab, wait_for
 from kazoo.client import KazooClient
 from zk_reference import find_reference
 from zkcli_processes import command_line
@@ -222,7 +224,9 @@ def test_row_47_toolkits_say_what_apaches_say_on_our_files(filled: Box, tmp_path
     filled.start()
     filled.wait_until_serving()
     log = f"/datalog/version-2/{sorted(snapshots_of(tmp_path / 'datalog/version-2', 'log.'), key=zxid_of)[0]}"
-    snapshot = f"/data/version-2/{sorted(snapshots_of(tmp_path / 'data/version-2', 'snapshot.'), key=zxid_of)[-1]}"
+    snapshot = (
+        f"/data/version-2/{sorted(snapshots_of(tmp_path / 'data/version-2', 'snapshot.'), key=zxid_of)[-1]}"
+    )
 
     for script, main_class, file in (
         ("zkTxnLogToolkit.sh", "org.apache.zookeeper.server.persistence.TxnLogToolkit", log),
@@ -237,9 +241,6 @@ def test_row_47_toolkits_say_what_apaches_say_on_our_files(filled: Box, tmp_path
 
 
 def copy_out(box: Box, path: str, target: Path) -> None:
-    import io
-    import tarfile
-
     target.parent.mkdir(parents=True, exist_ok=True)
     chunks, _ = box.container.get_archive(path)
     with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
@@ -261,7 +262,3 @@ def dated(text: str) -> list[str]:
     """Its lines, without log lines and with the blanks that Java's releases put into times alike."""
     lines = text.replace("\N{NARROW NO-BREAK SPACE}", " ").splitlines()
     return [line for line in lines if not re.match(r"\d{4}-\d\d-\d\d .*\[myid:", line)]
-
-
-def test_the_client_port_of_these_tests_is_the_images(served: Box) -> None:
-    assert served.published(CLIENT_PORT) > 1024

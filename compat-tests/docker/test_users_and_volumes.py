@@ -1,5 +1,6 @@
 """Users, owners and volumes: rows 21 and 22 of the checklist."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -21,15 +22,9 @@ def bind(folder: Path, uid: int, gid: int) -> dict[str, dict[str, str]]:
         path = folder / place.lstrip("/")
         path.mkdir()
         folders[str(path)] = {"bind": place}
-        _chown(path, uid, gid)
+        os.chown(path, uid, gid)
+        path.chmod(0o775)
     return folders
-
-
-def _chown(path: Path, uid: int, gid: int) -> None:
-    import os
-
-    os.chown(path, uid, gid)
-    path.chmod(0o775)
 
 
 def test_row_22_root_owned_volumes_are_handed_over(lab: Lab, tmp_path: Path) -> None:

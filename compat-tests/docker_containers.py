@@ -1,4 +1,4 @@
-"""Containers for tests: made under names of their own, reached at random ports of 127.0.0.1, removed in the end.
+"""Containers for tests: with names of their own, at random ports of 127.0.0.1, removed in the end.
 
 lab.run(environment={"ZOO_INIT_LIMIT": "10"})         a server that serves
 lab.run_to_end("zkCli.sh", "-server", ...)            a command in a container, to its end

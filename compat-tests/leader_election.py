@@ -1,4 +1,4 @@
-"""Three Kazoo processes elect a leader, as in ZooKeeper's own recipe; the leader is killed, the next takes over.
+"""Three Kazoo processes elect a leader; when it is killed, the next one takes over.
 
     python compat-tests/leader_election.py 127.0.0.1:2181
 

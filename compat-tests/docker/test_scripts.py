@@ -1,4 +1,4 @@
-"""Scripts inside the container: rows 13, 15-18, 20, 35, 44, 45 and 47, and Apache's own tools on the same server."""
+"""Scripts inside the container, beside Apache's own tools: rows 13, 15-18, 20, 35, 44, 45 and 47."""
 
 import io
 import re
@@ -223,10 +223,8 @@ def test_row_47_toolkits_say_what_apaches_say_on_our_files(filled: Box, tmp_path
         copy_out(filled, place, tmp_path / place.lstrip("/"))
     filled.start()
     filled.wait_until_serving()
-    log = f"/datalog/version-2/{sorted(snapshots_of(tmp_path / 'datalog/version-2', 'log.'), key=zxid_of)[0]}"
-    snapshot = (
-        f"/data/version-2/{sorted(snapshots_of(tmp_path / 'data/version-2', 'snapshot.'), key=zxid_of)[-1]}"
-    )
+    log = by_age(tmp_path, "datalog/version-2/log.*")[0]
+    snapshot = by_age(tmp_path, "data/version-2/snapshot.*")[-1]
 
     for script, main_class, file in (
         ("zkTxnLogToolkit.sh", "org.apache.zookeeper.server.persistence.TxnLogToolkit", log),
@@ -236,7 +234,7 @@ def test_row_47_toolkits_say_what_apaches_say_on_our_files(filled: Box, tmp_path
         apaches = run_apaches_tool(main_class, str(tmp_path / file.lstrip("/")))
 
         assert ours.code == apaches.code == 0
-        assert len(ours.lines) > 20
+        assert len(ours.lines) > 10
         assert dated(ours.stdout) == dated(apaches.stdout)
 
 
@@ -247,8 +245,10 @@ def copy_out(box: Box, path: str, target: Path) -> None:
         archive.extractall(target.parent, filter="data")
 
 
-def snapshots_of(folder: Path, prefix: str) -> list[str]:
-    return [path.name for path in folder.iterdir() if path.name.startswith(prefix)]
+def by_age(copy: Path, pattern: str) -> list[str]:
+    """Files, oldest first, by their paths in the container."""
+    files = sorted(copy.glob(pattern), key=lambda path: zxid_of(path.name))
+    return [f"/{file.relative_to(copy)}" for file in files]
 
 
 def run_apaches_tool(main_class: str, *arguments: str) -> Ended:

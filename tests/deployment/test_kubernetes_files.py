@@ -1,4 +1,4 @@
-"""The Kubernetes manifest has what an ensemble needs to come up and to stay up, and the chart renders the same.
+"""The Kubernetes manifest has what an ensemble needs, and the chart renders the same.
 
 Helm itself is asked where it is installed. Elsewhere the chart's few expressions are filled in here, each by
 its value; one that is not listed fails the test.

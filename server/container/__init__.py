@@ -9,6 +9,7 @@
                         what each image makes of its variables: a draft
     refused_security.py variables about TLS and SASL, which this version does not serve
     server_ids.py       which of the servers this one is
+    facts.py            what a plan must know of the machine
     plan.py             a draft and facts about the disk give a plan: what to write, to say and to run
     entrypoint.py       the shell around all this: owners, user, files, exec
     command.py          the command line

@@ -13,31 +13,29 @@ CONFLUENT_COMMAND = "/etc/confluent/docker/run"
 class Command:
     """A command line.
 
-    `is_server`: it runs a server, so it gets the server's user. `starts`: it does nothing but run one in the
-    foreground, with the configuration in `config_file`, or the usual one if that is None. Then no script is
+    `is_server`: it runs a server, so it gets the server's user. `becomes_server`: the process that runs it is
+    the server in the end. `starts`: it does nothing else, with the usual configuration, so that no script is
     needed for it.
     """
 
     words: tuple[str, ...]
     is_server: bool = False
+    becomes_server: bool = False
     starts: bool = False
-    config_file: str | None = None
 
 
 def understand(words: Sequence[str]) -> Command:
-    command = tuple(words)
-    program = PurePosixPath(command[0]).name if command else "zkServer.sh"
-    match program, command[1:]:
-        case "zkServer.sh", () if not command:
-            return Command(("zkServer.sh", "start-foreground"), is_server=True, starts=True)
-        case "zkServer.sh", ("start-foreground",):
-            return Command(command, is_server=True, starts=True)
-        case "triokeeper", ("start", *arguments):
-            return Command(command, is_server=True, starts=not arguments)
-        case "zkServer.sh", _:
-            return Command(command, is_server=True)
-        case (("zookeeper-server-start" | "zookeeper-server-start.sh"), (file,)):
-            return Command(command, is_server=True, starts=True, config_file=file)
+    """What to do about a command line; without one, run a server."""
+    command = tuple(words) or ("zkServer.sh", "start-foreground")
     if command[0] in BITNAMI_COMMANDS or command[0] == CONFLUENT_COMMAND:
-        return Command(command, is_server=True, starts=True)
+        return Command(command, is_server=True, becomes_server=True, starts=True)
+    match PurePosixPath(command[0]).name, *command[1:]:
+        case ("zkServer.sh", "start-foreground") | ("triokeeper", "start"):
+            return Command(command, is_server=True, becomes_server=True, starts=True)
+        case ("zkServer.sh", *arguments):
+            return Command(command, is_server=True, becomes_server="start-foreground" in arguments)
+        case ("triokeeper", "start", *_):
+            return Command(command, is_server=True, becomes_server=True)
+        case ("zookeeper-server-start" | "zookeeper-server-start.sh", *arguments):
+            return Command(command, is_server=True, becomes_server="-daemon" not in arguments)
     return Command(command)

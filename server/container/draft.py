@@ -7,7 +7,7 @@ import attrs
 from server.config import Note
 from server.container.config_lines import Line, is_flag_only, key_named, lines_in
 from server.container.refused_security import is_about_security
-from server.container.variables import CONFIG_EXTRA, CONFIG_KEY_PREFIX, Variables
+from server.container.variables import CONFIG_EXTRA, CONFIG_KEY_PREFIX, Refused, Variables
 
 LOG_LEVELS = {"TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF", "ALL"}
 
@@ -48,9 +48,14 @@ def extra_lines(variables: Variables) -> list[Line]:
 
 def named_lines(variables: Variables) -> dict[str, Line]:
     """The lines of all `ZOO_CFG_<key>`, by key."""
-    names = [name for name in variables.starting_with(CONFIG_KEY_PREFIX) if name != CONFIG_EXTRA]
-    keys = {name: key_named(name.removeprefix(CONFIG_KEY_PREFIX)) for name in names}
-    return {key: Line(key, variables.get(name), name) for name, key in keys.items()}
+    lines: dict[str, Line] = {}
+    for name in variables.starting_with(CONFIG_KEY_PREFIX):
+        key = key_named(name.removeprefix(CONFIG_KEY_PREFIX))
+        if key in lines:
+            raise Refused(f"{lines[key].variable} and {name} both set {key}: keep one of them")
+        if name != CONFIG_EXTRA:
+            lines[key] = Line(key, variables.get(name), name)
+    return lines
 
 
 def split_flags(lines: list[Line]) -> tuple[tuple[Line, ...], list[str]]:
@@ -78,7 +83,7 @@ def _level(text: str) -> str:
     return word.lower() if word in LOG_LEVELS else ""
 
 
-def unknown_names(variables: Variables, prefix: str, known: Collection[str]) -> list[str]:
+def unknown_names(variables: Variables, prefix: str | tuple[str, ...], known: Collection[str]) -> list[str]:
     """The variables of an image's family that mean nothing to it."""
     return [
         name

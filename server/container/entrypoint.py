@@ -35,7 +35,7 @@ def main(words: Sequence[str]) -> NoReturn:
     except Refused as refusal:
         _complain(f"Invalid environment, exiting abnormally\n{refusal}")
         sys.exit(refusal.exit_code)
-    say(plan, is_server=command.is_server)
+    say(plan)
     become(plan, machine)
 
 
@@ -109,12 +109,19 @@ def become_user(directories: Iterable[Path]) -> None:
         ):  # a read-only or remote file system; what matters is whether it can be written
             if os.lstat(path).st_uid != uid:
                 os.chown(path, uid, gid, follow_symlinks=False)
-    if name is not None:
-        os.initgroups(name, gid)
-    else:
-        os.setgroups([gid])
-    os.setgid(gid)
-    os.setuid(uid)
+    try:
+        if name is not None:
+            os.initgroups(name, gid)
+        else:
+            os.setgroups([gid])
+        os.setgid(gid)
+        os.setuid(uid)
+    except PermissionError:
+        raise Refused(
+            f"root may not become uid {uid} here: run the container with --user {uid}, "
+            "or let it have the capabilities SETUID and SETGID",
+            EXIT_NOT_EXECUTABLE,
+        ) from None
     os.environ["HOME"] = home
 
 
@@ -160,9 +167,9 @@ def _link(where: Path, to: Path) -> None:
         where.symlink_to(to)
 
 
-def say(plan: Plan, *, is_server: bool) -> None:
+def say(plan: Plan) -> None:
     """Notes begin a server's log; beside another command's output, warnings go to standard error."""
-    if is_server and plan.notes:
+    if plan.command.is_server and plan.notes:
         import structlog  # most starts have nothing to say, and this takes a while
 
         from server.logging_setup import choose_format, choose_level, configure_logging
@@ -173,7 +180,7 @@ def say(plan: Plan, *, is_server: bool) -> None:
         for note in plan.notes:
             getattr(log, note.level)(note.message)
         sys.stdout.flush()
-    elif not is_server:
+    elif not plan.command.is_server:
         for note in plan.notes:
             if note.level != "info":
                 _complain(note.message)
@@ -182,7 +189,7 @@ def say(plan: Plan, *, is_server: bool) -> None:
 def become(plan: Plan, machine: Machine) -> NoReturn:
     """Run the command in the place of this process."""
     environ = {**os.environ, **plan.exports}
-    if plan.config_file is not None:
+    if plan.command.becomes_server:
         hold_signals_back()
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and that would be handed on
         signal.signal(number, signal.SIG_DFL)
@@ -192,14 +199,14 @@ def become(plan: Plan, machine: Machine) -> NoReturn:
             os.execvpe(words[0], words, environ)
         except OSError as problem:
             failure = problem
-    _complain(f"{plan.command[0]}: {failure.strerror}")
+    _complain(f"{plan.command.words[0]}: {failure.strerror}")
     sys.exit(EXIT_NOT_FOUND if isinstance(failure, FileNotFoundError) else EXIT_NOT_EXECUTABLE)
 
 
 def _commands(plan: Plan, machine: Machine) -> Iterator[list[str]]:
     """What to run, the first one first; a server without a detour through the script if nobody needs that."""
     if plan.config_file is None:
-        yield list(plan.command)
+        yield list(plan.command.words)
         return
     config_file = str(machine.real(plan.config_file))
     if plan.needs_shell:

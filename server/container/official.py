@@ -57,7 +57,7 @@ def draft_official(variables: Variables) -> Draft:
         id_variable="ZOO_MY_ID",
         my_id=variables.get("ZOO_MY_ID"),
         exports=exports_of(variables, flags, _LEVELS),
-        notes=notes_on_variables(variables, _LEVELS, unknown_names(variables, "ZOO_", known)),
+        notes=notes_on_variables(variables, _LEVELS, unknown_names(variables, ("ZOO_", "KAFKA_OPTS"), known)),
     )
 
 

@@ -59,7 +59,7 @@ class Variables:
     def get(self, name: str, default: str = "") -> str:
         return self.values.get(name, default)
 
-    def starting_with(self, prefix: str) -> list[str]:
+    def starting_with(self, prefix: str | tuple[str, ...]) -> list[str]:
         return sorted(name for name in self.values if name.startswith(prefix))
 
     def shown(self, name: str) -> str:

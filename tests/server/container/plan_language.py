@@ -14,7 +14,6 @@ defaults do not have, and all of them if the case has a line `whole`.
 
 import shlex
 from collections.abc import Collection, Iterator
-from pathlib import PurePosixPath
 
 import attrs
 
@@ -118,8 +117,8 @@ def _plan_text(plan: Plan, hidden: Collection[str]) -> Iterator[str]:
     for name, value in plan.exports.items():
         if (name, value) != ("ZOOCFGDIR", "/conf"):
             yield f"export {name}={value}"
-    program = PurePosixPath(plan.command[0]).name
     if plan.config_file is None:
-        yield f"exec {shlex.join(plan.command)}"
+        user = " as the server's user" if plan.command.is_server else ""
+        yield f"exec {shlex.join(plan.command.words)}{user}"
     else:
-        yield f"start {plan.config_file}" + (f" by {program}" if plan.needs_shell else "")
+        yield f"start {plan.config_file}" + (" by zkServer.sh" if plan.needs_shell else "")

@@ -6,8 +6,9 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO
 
 import pytest
@@ -25,7 +26,6 @@ SERVER = understand(["zkServer.sh", "start-foreground"])
 DIRECTORIES = ("conf", "data", "datalog", "logs", "opt/bitnami/zookeeper/conf", "etc/kafka")
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the user")
-not_as_root = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 
 
 @pytest.fixture
@@ -134,12 +134,36 @@ def test_a_file_that_cannot_be_written_stops_a_server_only(
     assert capfd.readouterr().err == "/conf/zoo.cfg is not written: Is a directory\n"
 
 
-@not_as_root
-def test_a_directory_that_cannot_be_written_is_named(machine: Machine) -> None:
-    machine.real("/data").chmod(0o555)
+def test_a_directory_that_cannot_be_written_is_named() -> None:
+    """In a process of its own, so that root can be somebody else for once."""
 
-    with pytest.raises(Refused, match="/data cannot be written, though it belongs to uid"):
-        prepare(SERVER, {}, machine)
+    def is_refused(machine: Machine) -> bool:
+        if os.geteuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+        try:
+            prepare(SERVER, {}, machine)
+        except Refused as refusal:
+            return refusal.exit_code == 3 and str(refusal).startswith("/data ")
+        return False
+
+    with TemporaryDirectory() as directory:  # pytest's own let nobody else in
+        os.chmod(directory, 0o755)
+        machine = Machine(directory)
+        machine.real("/data").mkdir(mode=0o555)
+
+        assert holds_in_a_child(lambda: is_refused(machine))
+
+
+def holds_in_a_child(check: Callable[[], bool]) -> bool:
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if check() else 1)
+        finally:
+            os._exit(2)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status) == 0
 
 
 def test_what_a_user_of_group_0_makes_can_be_written_by_the_group(
@@ -158,21 +182,34 @@ def test_what_a_user_of_group_0_makes_can_be_written_by_the_group(
 
 @needs_root
 def test_root_hands_the_directories_over_and_becomes_the_servers_user(tmp_path: Path) -> None:
-    """In a process of its own, which tells what it has become by its exit code."""
     (tmp_path / "version-2").mkdir()
     (tmp_path / "version-2" / "log.1").touch()
     os.symlink("/etc/passwd", tmp_path / "link")
-    child = os.fork()
-    if child == 0:
-        entrypoint.become_user([tmp_path])
-        is_right = os.getresuid() == (1000,) * 3 and os.getresgid() == (1000,) * 3 and 0 not in os.getgroups()
-        os._exit(0 if is_right else 1)
-    _, status = os.waitpid(child, 0)
 
-    assert os.waitstatus_to_exitcode(status) == 0
+    def is_another_user() -> bool:
+        entrypoint.become_user([tmp_path])
+        ids = {*os.getresuid(), *os.getresgid(), *os.getgroups()}
+        return ids == {1000}
+
+    assert holds_in_a_child(is_another_user)
     assert (tmp_path / "version-2" / "log.1").stat().st_uid == 1000
     assert tmp_path.stat().st_uid == 1000
     assert Path("/etc/passwd").stat().st_uid == 0, "links are not followed"
+
+
+def test_a_root_that_may_not_change_its_user_is_told_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with all capabilities dropped."""
+
+    def forbidden(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "setgroups", forbidden)
+    monkeypatch.setattr(os, "initgroups", forbidden)
+
+    with pytest.raises(
+        Refused, match="root may not become uid 1000 here: run the container with --user 1000"
+    ):
+        entrypoint.become_user([])
 
 
 # -- what is said
@@ -184,14 +221,14 @@ def own_logging() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def plan_saying(*notes: Note) -> Plan:
+def plan_saying(*notes: Note, command: Command) -> Plan:
     return Plan(
-        files=(), link=None, notes=notes, exports={}, command=("x",), config_file=None, needs_shell=False
+        files=(), link=None, notes=notes, exports={}, command=command, config_file=None, needs_shell=False
     )
 
 
 def test_notes_begin_a_servers_log(own_logging: None, capsys: pytest.CaptureFixture[str]) -> None:
-    say(plan_saying(Note("info", "one"), Note("warning", "two")), is_server=True)
+    say(plan_saying(Note("info", "one"), Note("warning", "two"), command=SERVER))
 
     first, second = capsys.readouterr().out.splitlines()
     assert first.endswith("] - one")
@@ -201,7 +238,7 @@ def test_notes_begin_a_servers_log(own_logging: None, capsys: pytest.CaptureFixt
 def test_beside_other_commands_only_warnings_are_said_and_not_on_stdout(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    say(plan_saying(Note("info", "one"), Note("warning", "two")), is_server=False)
+    say(plan_saying(Note("info", "one"), Note("warning", "two"), command=understand(["bash"])))
 
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "two\n")
@@ -238,7 +275,6 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     ("words", "code", "out"),
     [
         (["sh", "-c", "echo $ZOOCFGDIR; exit 7"], 7, "DIR/conf\n"),
-        (["sh", "-c", "kill -TERM $$"], -signal.SIGTERM, ""),
         (["sh", "-c", "sleep 9 & kill -PIPE $!; wait $!; echo $?"], 0, f"{128 + signal.SIGPIPE}\n"),
         (["no-such-command"], 127, ""),
         (["/"], 126, ""),
@@ -318,6 +354,26 @@ def test_a_shell_reads_the_files_that_need_one(tmp_path: Path) -> None:
     assert done.stdout == f"{tmp_path}/conf start-foreground {tmp_path}/conf/zoo.cfg\n"
 
 
-def test_commands_are_understood_by_what_they_run() -> None:
-    assert understand(["bash"]) == Command(("bash",))
-    assert understand(["zookeeper-server-start", "/x"]).config_file == "/x"
+@pytest.mark.parametrize(
+    ("line", "becomes_server"),
+    [
+        ("zkServer.sh start-foreground", True),
+        ("zkServer.sh --config /data/conf start-foreground", True),
+        ("zkServer.sh start", False),
+        ("zkServer.sh status", False),
+        ("triokeeper start /x", True),
+        ("zookeeper-server-start /x", True),
+        ("zookeeper-server-start -daemon /x", False),
+        ("/run.sh", True),
+        ("bash -c zkServer.sh", False),
+    ],
+)
+def test_signals_wait_for_a_command_that_becomes_the_server(line: str, becomes_server: bool) -> None:
+    """For any other they would be lost for good."""
+    assert understand(line.split()).becomes_server == becomes_server
+
+
+def test_a_signal_to_another_command_ends_it(tmp_path: Path) -> None:
+    done = run(container(tmp_path, "sh", "-c", "kill -TERM $$; echo still here"))
+
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "")

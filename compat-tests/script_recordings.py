@@ -81,13 +81,14 @@ class Scenario:
         for word, rest in self.lines:
             text = filled(rest, places)
             if word == "file":
-                name, _, line = text.partition(" ")
-                path = home / name
+                path_in_home, _, line = text.partition(" ")
+                path = home / path_in_home
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with path.open("a") as file:
                     file.write(f"{line}\n")
             elif word == "env":
-                environ |= [text.split("=", 1)]
+                name, _, value = text.partition("=")
+                environ[name] = value
             elif word == "wait":
                 wait_until_serving(port)
             elif word == "run":

@@ -5,18 +5,23 @@ Commands that probes run every few seconds go straight to their function. Everyt
 """
 
 import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+# The module and function behind each of these commands: it gets the arguments and answers the exit code.
+QUICK_COMMANDS = {
+    "scripts": ("server.tools.scripts", "main"),
+    "zkcli": ("client.zkcli.main", "main"),
+}
 
 
 def main() -> None:
     """Run the command line that this process was started with."""
-    if sys.argv[1:2] == ["scripts"]:
-        from server.tools.scripts import main as run_scripts
-
-        sys.exit(run_scripts(sys.argv[2:]))
-    if sys.argv[1:2] == ["zkcli"]:
-        from client.zkcli.main import main as run_zkcli
-
-        sys.exit(run_zkcli(sys.argv[2:]))
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name in QUICK_COMMANDS:
+        module, function = QUICK_COMMANDS[name]
+        run: Callable[[Sequence[str]], int] = getattr(import_module(module), function)
+        sys.exit(run(sys.argv[2:]))
     from server.cli import main as run_command_line
 
     run_command_line()

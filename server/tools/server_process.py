@@ -1,6 +1,7 @@
 """Starting `triokeeper start` as a process: in place of this one, or in the background."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,8 +15,7 @@ def become(command: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         os.execvpe(command[0], list(command), dict(environ))
     except OSError as problem:
-        print(f"{command[0]}: {problem.strerror}; TRIOKEEPER names the command", file=sys.stderr)
-    return NOT_FOUND
+        return not_started(command, problem)
 
 
 def start_in_background(
@@ -41,10 +41,26 @@ def leave_running(process: subprocess.Popen[bytes]) -> None:
 
 def run_and_wait(command: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run the command as a child, hand on the signals that end a server, and answer its exit code."""
-    import signal
+    children: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []  # signals that came before there was a child
 
-    process = subprocess.Popen(command, env=environ)
+    def hand_on(number: int, _frame: object) -> None:
+        early.append(number)
+        for child in children:
+            child.send_signal(number)
+
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda received, _frame: process.send_signal(received))
-    code = process.wait()
+        signal.signal(number, hand_on)
+    try:
+        children.append(subprocess.Popen(command, env=environ))
+    except OSError as problem:
+        return not_started(command, problem)
+    for received in early:
+        children[0].send_signal(received)
+    code = children[0].wait()
     return code if code >= 0 else 128 - code
+
+
+def not_started(command: Sequence[str], problem: OSError) -> int:
+    print(f"{command[0]}: {problem.strerror}; TRIOKEEPER names the command", file=sys.stderr)
+    return NOT_FOUND

@@ -25,7 +25,7 @@ from jute.txn_records import (
     decode_txn,
 )
 from persistence.log_format import PAYLOAD_BYTES_MAX
-from server.inspect_log import name_of
+from server.dump_values import name_of
 
 _ESCAPES = str.maketrans({"\0": "%00", "\n": "%0A", "\r": "%0D", ",": "%2C", "}": "%7D", "%": "%25"})
 

@@ -3,9 +3,9 @@
 script=zkServer.sh
 
 # java.env and zookeeper-env.sh may be written for bash, as the shell of ZooKeeper's own scripts.
-[ -n "$BASH_VERSION" ] || ! command -v bash >/dev/null || exec bash "$0" "$@"
+[ -n "${BASH_VERSION:-}" ] || ! command -v bash >/dev/null || exec bash "$0" "$@"
 
-ZOOBINDIR="$(cd "$(dirname "$0")" && pwd)"
+ZOOBINDIR="$(CDPATH="" cd "$(dirname "$0")" && pwd)"
 [ -e "$ZOOBINDIR/zkEnv.sh" ] || ZOOBINDIR="$(dirname "$(readlink -f "$0")")"
 . "$ZOOBINDIR/zkEnv.sh"
 

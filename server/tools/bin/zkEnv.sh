@@ -12,7 +12,7 @@ if [ $# -gt 1 ] && [ "$1" = "--config" ]; then
     ZOOCFGDIR="$2"
     shift 2
 fi
-if [ -z "$ZOOCFGDIR" ]; then
+if [ -z "${ZOOCFGDIR:-}" ]; then
     if [ -e "$ZOOKEEPER_PREFIX/conf" ]; then
         ZOOCFGDIR="$ZOOBINDIR/../conf"
     else
@@ -36,4 +36,4 @@ case "$ZOOCFG" in
 esac
 ZOO_LOG_DIR="${ZOO_LOG_DIR:-$ZOOKEEPER_PREFIX/logs}"
 JAVA="${JAVA:-java}"
-CLASSPATH="$ZOOCFGDIR:$CLASSPATH"
+CLASSPATH="$ZOOCFGDIR:${CLASSPATH:-}"

@@ -27,6 +27,7 @@ EXIT_UNSOUND_FILE = 1
 
 # Commands that live beside what they run, by module and name: imported when asked for.
 COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {
+    "cli": ("client.shell.command", "cli"),
     "status": ("client.status.command", "status"),
     "entrypoint": ("server.container.command", "entrypoint"),
     "scripts": ("server.tools.scripts_command", "scripts"),
@@ -58,6 +59,7 @@ def main() -> None:
     triokeeper start                     a server on 127.0.0.1:2181, its data under ./data
     triokeeper start /conf/zoo.cfg       an existing configuration
     triokeeper dev --servers 3           a whole ensemble on this machine, to try things out with
+    triokeeper cli ls /                  look at a tree, copy it, watch it
     triokeeper status                    an ensemble at a glance, and whether it serves
     triokeeper log inspect FILE          what a transaction log holds
     triokeeper snapshot inspect FILE     what a snapshot holds

@@ -38,7 +38,8 @@ class Screen:
 
             from client.status.rich_table import rich_table
 
-            Console(highlight=False).print(rich_table(report))
+            console = Console(highlight=False)
+            console.print(rich_table(report, console.width))
         else:
             click.echo((CLEAR if self._is_live and self._is_terminal else "") + plain_table(report))
 
@@ -53,7 +54,7 @@ class Screen:
 
         stack = ExitStack()
         shown = stack.enter_context(Live(auto_refresh=False, screen=False))
-        self._update = lambda report: shown.update(rich_table(report), refresh=True)
+        self._update = lambda report: shown.update(rich_table(report, shown.console.width), refresh=True)
         return stack
 
 

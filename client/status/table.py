@@ -19,6 +19,7 @@ HEADINGS = (
     "data",
 )
 RIGHT_ALIGNED = frozenset({"id", "epoch", "lag", "clients", "sessions", "nodes", "data"})
+EXPENDABLE = ("epoch", "nodes", "data", "latency avg/max", "version", "sessions", "zxid", "clients")
 NOTHING = "-"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -66,6 +67,17 @@ def summary(report: Report) -> str:
 def remarks(report: Report) -> list[str]:
     """What the table has no room for: why servers are missing, and notes."""
     return [server.problem for server in report.servers if server.problem] + list(report.notes)
+
+
+def fitting_columns(report: Report, width: int) -> list[int]:
+    """Which columns a screen of this width has room for: the least important ones go first."""
+    rows = [list(HEADINGS), *cells(report)]
+    kept = list(range(len(HEADINGS)))
+    for heading in EXPENDABLE:
+        if sum(max(len(row[index]) for row in rows) + 2 for index in kept) - 2 <= width:
+            break
+        kept.remove(HEADINGS.index(heading))
+    return kept
 
 
 def plain_table(report: Report) -> str:

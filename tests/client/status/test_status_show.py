@@ -14,6 +14,7 @@ from client.status.members import Member
 from client.status.report import Report, ServerReport, Verdict
 from client.status.rich_table import rich_table
 from client.status.show import Screen, keep_showing, show_once
+from client.status.table import EXPENDABLE, HEADINGS, fitting_columns
 
 UP = Report((ServerReport(Member(1, ("zk1", 2181)), ServerFacts(mode="standalone")),))
 DOWN = Report((ServerReport(Member(1, ("zk1", 2181)), problem="zk1:2181: Connection refused"),))
@@ -59,6 +60,15 @@ async def test_watching_shows_each_report(
 
 def test_the_coloured_table_says_the_same() -> None:
     output = io.StringIO()
-    Console(file=output, width=140).print(rich_table(DOWN))
+    Console(file=output, width=140).print(rich_table(DOWN, 140))
     assert "zk1:2181  unreachable" in output.getvalue()
     assert "no server can be reached (0 of 1 serving)\nzk1:2181: Connection refused\n" in output.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("width", "left_out"),
+    [(140, set()), (80, {"epoch", "nodes", "data", "latency avg/max"}), (10, set(EXPENDABLE))],
+)
+def test_a_narrow_screen_shows_what_matters_most(width: int, left_out: set[str]) -> None:
+    columns = {HEADINGS[index] for index in fitting_columns(DOWN, width)}
+    assert set(HEADINGS) - columns == left_out

@@ -103,6 +103,10 @@ compat-mixed: setup ## ensembles of this server and Apache's together, and migra
 compat-scripts: setup ## zkServer.sh and the toolkits against Apache's; APACHE_ZOOKEEPER_HOME=... for its shell scripts
 	$(BIN)/python -m pytest compat-tests/test_scripts.py -m '' $(ARGS)
 
+.PHONY: compat-zkcli
+compat-zkcli: setup ## our zkCli beside Apache's, every command on the same servers: equal output and exit codes
+	$(BIN)/python -m pytest compat-tests/test_zkcli.py -m '' $(ARGS)
+
 .PHONY: bench
 bench: setup ## throughput and latency as ratios to Apache ZooKeeper on this machine; WORKLOAD='three*' for some
 	$(BIN)/python bench/run.py $(if $(WORKLOAD),--workload '$(WORKLOAD)') $(ARGS)

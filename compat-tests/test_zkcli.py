@@ -1,7 +1,7 @@
-"""Our zkCli beside Apache's on the same servers: each line, stream, prompt, watch event and exit code is equal.
+"""Our zkCli beside Apache's on the same servers: every line, prompt, watch event and exit code is equal.
 
-What is said to both is in `zkcli/*/*.txt`, with what Apache's answered when it was recorded. That ours answers
-as recorded is in tests/client/zkcli/test_transcripts.py and needs no Java. All of it live is long.
+What is said to both is in `zkcli/*/*.txt`, with what Apache's answered when it was recorded. That ours
+answers as recorded is in tests/client/zkcli/test_transcripts.py and needs no Java. All of it live is long.
 """
 
 import subprocess

@@ -9,9 +9,9 @@
     = 0
 
 `$` starts a zkCli, with the arguments behind it; lines that begin with a prompt are entered into it, `|` is
-stdout, `!` stderr, `=` the exit code, `~` a watch event (all of a run's, in order, before its exit code), and
-`\\` ends a line of output that has no end of line, `⏎` one that ends with blanks. A new line to be entered may be written `> ls /`: recording
-puts the prompt there.
+stdout, `!` stderr, `=` the exit code, `~` a watch event (all of a run's, in order, before its exit code). A
+line of output ends with `\\` if it has no end of line, with `⏎` if it ends with blanks. A new line to be
+entered may be written `> ls /`: recording puts the prompt there.
 
 What can never be equal is masked: `{port}` and the like are ports, `<date>` a date in Java's form, zxids and
 session ids are numbered in the order in which they first appear.
@@ -21,6 +21,7 @@ import difflib
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 
 import attrs
@@ -36,7 +37,8 @@ CONFIG_VERSION = re.compile(r"(?<=^version=)[0-9a-f]+|^[0-9a-f]+(?= [\w.:{}]+:)"
 REVISION = re.compile(r"(?<=CLI version: )(\d[\w.]*)-[0-9a-f]{40}, built on \d{4}-\d\d-\d\d \d\d:\d\d UTC")
 # Logging by JLine, about the terminal it does not find, and the lines of a Java stack.
 NOT_OUTPUT = re.compile(
-    r"^\w{3} \d+, \d{4} .* org\.jline\.utils\.Log logr\n|^WARNING: .*dumb terminal.*\n|^\t(?:at |\.\.\. \d+).*\n",
+    r"^\w{3} \d+, \d{4} .* org\.jline\.utils\.Log logr\n|^WARNING: .*dumb terminal.*\n"
+    r"|^\t(?:at |\.\.\. \d+).*\n",
     re.MULTILINE,
 )
 
@@ -60,7 +62,7 @@ class Mask:
     def __call__(self, text: str) -> str:
         text = NOT_OUTPUT.sub("", text)
         for value, name in self.names.items():
-            text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", name, text)
+            text = re.sub(rf"(?<!\w){re.escape(value)}(?!\d)", name, text)
         text = DATE.sub(lambda found: found[0] if found[0] == EPOCH else "<date>", text)
         text = REVISION.sub(r"\1-<revision>, built on <date>", text)
         text = ZXID.sub(lambda found: self._zxid(int(found[0], 0)), text)
@@ -128,11 +130,14 @@ def _quoted(argument: str) -> str:
 
 
 def _events(events: list[str], *, is_one_shot: bool) -> list[str]:
-    """Without those that are a matter of luck: whether Java connects before it ends with a mistake in the
-    command, and whether it still writes that the session is closed when it ends."""
+    """Without what is a matter of luck: whether Java connects before it ends with a mistake in the command,
+    whether it still writes that the session is closed when it ends, and in which order it tells of watches
+    that were removed together."""
     if is_one_shot:
         return [event for event in events if " type:None " not in event]
-    return events[:-1] if events and "state:Closed" in events[-1] else events
+    ended = events[:-1] if events and "state:Closed" in events[-1] else events
+    groups = groupby(ended, key=lambda event: "WatchRemoved" in event)
+    return [event for is_removal, group in groups for event in (sorted(group) if is_removal else group)]
 
 
 def _prompt(prompt: str, mask: Mask) -> str:

@@ -1,30 +1,14 @@
 """zkCli answers as Apache's did when the transcripts were recorded; see compat-tests/test_zkcli.py."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from zkcli_transcripts import assert_equal, transcribe, transcripts
-from zkcli_worlds import FOLDER, World, start_world
+from zkcli_worlds import FOLDER, World
 
 from tests.client.zkcli.one_shots import start_here
 
-
-@pytest.fixture(scope="module")
-def one_server() -> Iterator[World]:
-    with start_world("standalone") as world:
-        yield world
-
-
-@pytest.fixture(scope="module")
-def three_servers() -> Iterator[World]:
-    with start_world("ensemble") as world:
-        yield world
-
-
-@pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
+pytestmark = pytest.mark.usefixtures("utc")
 
 
 @pytest.mark.parametrize("file", transcripts(FOLDER / "standalone"), ids=lambda file: file.stem)

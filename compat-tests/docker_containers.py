@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 from docker.client import DockerClient
+from docker.errors import NotFound
 from docker.models.containers import Container
 
 HOST = "127.0.0.1"
@@ -168,7 +169,7 @@ class Lab:
         container = self.client.containers.create(
             image or self.image, list(command) or None, name=self._name(), **options
         )
-        self._remains.callback(container.remove, force=True, v=True)
+        self._remains.callback(remove, container)
         return Box(container)
 
     def run(self, *command: str, **options: Options) -> Box:
@@ -206,6 +207,11 @@ class Lab:
 
     def close(self) -> None:
         self._remains.close()
+
+
+def remove(container: Container) -> None:
+    with contextlib.suppress(NotFound):  # a test may have done it
+        container.remove(force=True, v=True)
 
 
 @contextlib.contextmanager

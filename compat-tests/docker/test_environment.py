@@ -82,6 +82,7 @@ def test_row_4_a_read_only_zoo_cfg_wins_and_is_left_alone(lab: Lab, tmp_path: Pa
 
 
 def test_a_read_only_conf_without_a_zoo_cfg_is_served_from_the_environment(lab: Lab, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
     box = lab.run(
         environment={"ZOO_4LW_COMMANDS_WHITELIST": "*"},
         volumes={str(tmp_path): {"bind": "/conf", "mode": "ro"}},

@@ -52,7 +52,7 @@ def parse(arguments: Sequence[str], options: Sequence[Option]) -> Parsed:
     """Take a command line apart; OptionError if it cannot be."""
     parsing = _Parsing(options)
     for number, argument in enumerate(arguments):
-        if argument == "--" and parsing.waiting is None:
+        if argument == "--":
             parsing.words += arguments[number + 1 :]
             break
         parsing.take(argument)
@@ -72,8 +72,7 @@ class _Parsing:
 
     def take(self, argument: str) -> None:
         if self.waiting is not None and not self._looks_like_an_option(argument):
-            self.given[self.waiting.letter] = argument
-            self.waiting = None
+            self._give_value(_without_quotes(argument))
         elif argument.startswith("--") and len(argument) > 2:
             self._take_long(argument)
         elif argument.startswith("-") and len(argument) > 1:
@@ -158,6 +157,12 @@ class _Parsing:
         assert self.waiting is not None
         self.given[self.waiting.letter] = value
         self.waiting = None
+
+
+def _without_quotes(value: str) -> str:
+    """The value without a pair of quotes around it, unless there are more inside."""
+    inner = value[1:-1]
+    return inner if value == f'"{inner}"' and '"' not in inner else value
 
 
 def _is_number(text: str) -> bool:

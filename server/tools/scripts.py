@@ -71,6 +71,8 @@ def run(name: str, arguments: Sequence[str]) -> int:
         return 2
     module, function = SCRIPTS[name]
     behind_it: Run = getattr(import_module(module), function)
+    for stream in (sys.stdout, sys.stderr):  # a path or data may hold what the terminal cannot show
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
         code = behind_it(arguments, os.environ)
         sys.stdout.flush()

@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from jute.java_text import java_date, java_hex
+from jute.client_records import StatPersisted
 from persistence.file_names import parse_snapshot
+from jute.java_text import java_date, java_hex
 from server.tools.java_hash_order import hash_order, long_hash
 from server.tools.snapshot_tree import NotLoaded, SnapshotTree, child_path, load, refuse
 
@@ -73,7 +74,12 @@ def text_lines(snapshot: SnapshotTree, zxid_in_name: int, *, with_data: bool) ->
         stat = snapshot.stat(path)
         last_zxid = max(last_zxid, stat.mzxid, stat.pzxid)
         yield "----"
-        yield from _node_lines(snapshot, path, with_data=with_data)
+        yield path
+        yield from _stat_lines(stat)
+        if with_data:
+            yield f"  data = {base64.b64encode(snapshot.data(path)).decode()}"
+        else:
+            yield f"  dataLength = {snapshot.data_length(path)}"
         waiting += [child_path(path, name) for name in reversed(snapshot.children(path))]
     yield "----"
     yield "Session Details (sid, timeout, ephemeralCount):"
@@ -83,9 +89,7 @@ def text_lines(snapshot: SnapshotTree, zxid_in_name: int, *, with_data: bool) ->
     yield f"Last zxid: 0x{java_hex(last_zxid)}"
 
 
-def _node_lines(snapshot: SnapshotTree, path: str, *, with_data: bool) -> Iterator[str]:
-    stat = snapshot.stat(path)
-    yield path
+def _stat_lines(stat: StatPersisted) -> Iterator[str]:
     yield f"  cZxid = {_hex(stat.czxid)}"
     yield f"  ctime = {_date(stat.ctime)}"
     yield f"  mZxid = {_hex(stat.mzxid)}"
@@ -95,10 +99,6 @@ def _node_lines(snapshot: SnapshotTree, path: str, *, with_data: bool) -> Iterat
     yield f"  dataVersion = {stat.version}"
     yield f"  aclVersion = {stat.aversion}"
     yield f"  ephemeralOwner = {_hex(stat.ephemeral_owner)}"
-    if with_data:
-        yield f"  data = {base64.b64encode(snapshot.data(path)).decode()}"
-    else:
-        yield f"  dataLength = {snapshot.data_length(path)}"
 
 
 def _hex(number: int) -> str:

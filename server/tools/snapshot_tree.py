@@ -73,8 +73,6 @@ def load(file: Path) -> SnapshotTree:
         tree.restore_nodes(decoder.nodes())
     except StorageError as problem:
         raise NotLoaded(f"{file}: {problem}") from None
-    except ModuleNotFoundError as problem:
-        raise NotLoaded(f"{file} needs the library {problem.name}, which is not installed") from None
     except OSError as problem:
         raise NotLoaded(f"{file} ({problem.strerror})") from None
     return SnapshotTree(tree, sessions)

@@ -15,8 +15,10 @@ from server.tools.client_port import Endpoint, find_client_port
 from server.tools.zoo_cfg_lines import read_lines
 
 COMMANDS = "start|start-foreground|stop|version|restart|status|print-cmd"
+PID_MAX = 1 << 22  # the highest that Linux gives
 START_SECONDS = 1.0  # a server that is still there after this has started
 STOP_SECONDS_MAX = 30.0
+STOP_POLL_SECONDS = 0.02
 NO_TLS = """\
 Note: the only client port is secureClientPort ({port}), and this command does not speak TLS. Ask the
   server with a TLS client, or give it a plain clientPort on a loopback address as well."""
@@ -103,9 +105,10 @@ class Installation:
         return read_text(f"{self.data_dir}/myid").strip()
 
     def pid(self) -> int | None:
-        """The process that the pid file names, or None without such a file."""
+        """The process that the pid file names, or None if it names none."""
         text = read_text(self.pid_file).strip()
-        return int(text) if text.isdigit() else None
+        pid = int(text) if text.isascii() and text.isdigit() else 0
+        return pid if 0 < pid <= PID_MAX else None
 
 
 def read_config(file: str) -> Mapping[str, str]:
@@ -205,41 +208,46 @@ def stop(installation: Installation) -> int:
         print(f"no zookeeper to stop (could not find file {installation.pid_file})")
         return 0
     pid = installation.pid()
-    has_ended = True
-    if pid is None:
-        print(f"{installation.pid_file} holds no process id", file=sys.stderr)
-    else:
-        has_ended = end_process(pid)
-    os.unlink(installation.pid_file)
-    print("STOPPED" if has_ended else f"process {pid} has not ended after {STOP_SECONDS_MAX:.0f} s")
-    return 0 if has_ended else 1
+    try:
+        if pid is None:
+            print(f"{installation.pid_file} holds no process id", file=sys.stderr)
+        elif not end_process(pid):
+            print(f"process {pid} has not ended after {STOP_SECONDS_MAX:.0f} s")
+            return 1
+        os.unlink(installation.pid_file)
+    except OSError as problem:
+        print("FAILED TO STOP")
+        print(f"{problem.filename or f'process {pid}'}: {problem.strerror}", file=sys.stderr)
+        return 1
+    print("STOPPED")
+    return 0
 
 
 def end_process(pid: int) -> bool:
-    """Send SIGTERM and wait. Has the process ended?"""
-    import select
+    """Send SIGTERM and wait. Has the process ended? PermissionError if it is another user's."""
     import signal
+    import time
 
     try:
-        handle = os.pidfd_open(pid)
-        try:
-            signal.pidfd_send_signal(handle, signal.SIGTERM)
-            return bool(select.select([handle], [], [], STOP_SECONDS_MAX)[0])
-        finally:
-            os.close(handle)
-    except OSError as problem:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError as problem:
         print(f"kill: ({pid}) - {problem.strerror}", file=sys.stderr)
-        return isinstance(problem, ProcessLookupError)
+        return True
+    deadline = time.monotonic() + STOP_SECONDS_MAX
+    while is_running(pid) and time.monotonic() < deadline:
+        time.sleep(STOP_POLL_SECONDS)
+    return not is_running(pid)
 
 
 def is_running(pid: int) -> bool:
+    """Whether there is such a process, other than one that has ended and nobody has asked how."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    return True
+    return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] != ["Z"]
 
 
 # -- asking

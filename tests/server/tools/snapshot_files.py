@@ -20,6 +20,7 @@ class Source:
     nodes: Mapping[str, bytes | None]
     sessions: Mapping[int, int]
     owners: Mapping[str, int]
+    time_ms: int
 
     def last_zxid(self) -> int:
         return 0x20
@@ -32,7 +33,9 @@ class Source:
 
     def snapshot_nodes(self) -> Iterator[Node]:
         for number, (path, data) in enumerate(self.nodes.items()):
-            stat = StatPersisted(number, number, TIME_MS, TIME_MS, 1, 2, 3, self.owners.get(path, 0), number)
+            stat = StatPersisted(
+                number, number, self.time_ms, self.time_ms, 1, 2, 3, self.owners.get(path, 0), number
+            )
             wire = b"\xff" * 4 if data is None else len(data).to_bytes(4, "big") + data
             yield path.encode(), wire, -1, encode(stat)
 
@@ -45,8 +48,9 @@ def write_snapshot(
     nodes: Mapping[str, bytes | None],
     sessions: Mapping[int, int] | None = None,
     owners: Mapping[str, int] | None = None,
+    time_ms: int = TIME_MS,
 ) -> Path:
     """A snapshot of these nodes, beside those that are always there."""
-    source = Source({**ALWAYS, **nodes}, sessions or {}, owners or {})
+    source = Source({**ALWAYS, **nodes}, sessions or {}, owners or {}, time_ms)
     file.write_bytes(b"".join(file_chunks(source, with_digest=True, with_last_zxid=True)))
     return file

@@ -32,6 +32,10 @@ OPTIONS = [
         ("-l -unknown", {"l": "-unknown"}, []),
         ("-l x -- -d --left", {"l": "x"}, ["-d", "--left"]),
         ("-l x -", {"l": "x"}, ["-"]),
+        ('-l "x"', {"l": "x"}, []),
+        ('-l "x"y"', {"l": '"x"y"'}, []),
+        ('-l "', {"l": '"'}, []),
+        ('-l="x"', {"l": '"x"'}, []),
         ("-l x --in", {"l": "x", "i": ""}, []),
     ],
 )
@@ -47,6 +51,7 @@ def test_every_way_to_give_an_option(line: str, options: dict[str, str], words: 
         ("", "Missing required option: l"),
         ("-l", "Missing argument for option: l"),
         ("-l -d", "Missing argument for option: l"),
+        ("-l -- x", "Missing argument for option: l"),
         ("-l x -q", "Unrecognized option: -q"),
         ("-l x -dq", "Unrecognized option: -dq"),
         ("-l x --quiet", "Unrecognized option: --quiet"),

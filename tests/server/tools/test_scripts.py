@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from server.cli import main as command_line
 from server.tools.installing import write_scripts
 from server.tools.scripts import SCRIPTS, main
+from tests.server.tools.snapshot_files import write_snapshot
 
 SHELLS = ["sh", "bash"]
 # Stands in for `triokeeper`: shows its arguments and what the script has set.
@@ -270,3 +271,19 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1
+
+
+def test_what_a_terminal_cannot_show_is_no_error(tmp_path: Path) -> None:
+    snapshot = write_snapshot(tmp_path / "snapshot.1", {"/日本": b""})
+    program = "import sys; from server.tools.scripts import main; sys.exit(main(sys.argv[1:]))"
+    environ = {"PYTHONPATH": os.pathsep.join(sys.path), "TRIOKEEPER_SCRIPT": "x", "PYTHONIOENCODING": "ascii"}
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, "run", "zkSnapShotToolkit.sh", snapshot],
+        env=environ,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert "\n/??\n" in done.stdout

@@ -7,11 +7,13 @@ import gzip
 import io
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from persistence.snapshot_compression import SNAPPY_MAGIC
 from server.tools import snapshot_comparer, snapshot_summary, snapshot_toolkit
 from server.tools.java_hash_order import hash_order, string_hash
 from tests.server.tools.snapshot_files import ALWAYS, write_snapshot
@@ -77,6 +79,27 @@ def test_the_last_zxid_may_be_that_of_the_name(tmp_path: Path, capsys: pytest.Ca
     _, out, _ = run(capsys, snapshot_toolkit.main, write_snapshot(tmp_path / "snapshot.ff", {}))
 
     assert out.endswith("----\nLast zxid: 0xff\n")
+
+
+def test_a_time_that_is_no_date(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(
+        capsys, snapshot_toolkit.main, write_snapshot(tmp_path / "snapshot.1", {}, time_ms=1 << 62)
+    )
+
+    assert f"  ctime = {1 << 62}ms\n" in out
+
+
+def test_a_library_that_is_not_installed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    packed = tmp_path / "snapshot.1.snappy"
+    packed.write_bytes(SNAPPY_MAGIC + bytes(100))
+
+    code, _, err = run(capsys, snapshot_toolkit.main, packed)
+
+    assert code == 1
+    assert err.startswith(f"{packed}: snappy snapshots need the cramjam library")
 
 
 def test_data_is_shown_as_base64(snapshot: Path, capsys: pytest.CaptureFixture[str]) -> None:

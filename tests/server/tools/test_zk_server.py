@@ -210,9 +210,38 @@ def test_stopping_what_has_ended_removes_the_pid_file(home: Path, capsys: pytest
     assert not pid_file.exists()
 
 
-def test_a_pid_file_without_a_pid(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_process_that_nobody_has_waited_for_has_ended(home: Path) -> None:
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    (home / "zk.pid").write_text(str(process.pid))
+
+    assert main(["stop"], script_environment(home, ZOOPIDFILE=str(home / "zk.pid"))) == 0
+    process.wait()
+
+
+def test_a_process_of_another_user(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(_pid: int, _number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "kill", forbidden)
+    (home / "zk.pid").write_text("7")
+    environ = script_environment(home, ZOOPIDFILE=str(home / "zk.pid"))
+
+    assert main(["stop"], environ) == 1
+    captured = capsys.readouterr()
+    assert captured.out == "Stopping zookeeper ... FAILED TO STOP\n"
+    assert captured.err.endswith("process 7: Operation not permitted\n")
+    assert (home / "zk.pid").exists()
+    assert main(["start"], environ) == 1
+    assert capsys.readouterr().out == "Starting zookeeper ... already running as process 7.\n"
+
+
+@pytest.mark.parametrize("content", ["none", "0", "99999999", "²"])
+def test_a_pid_file_without_a_pid(home: Path, capsys: pytest.CaptureFixture[str], content: str) -> None:
     pid_file = home / "zk.pid"
-    pid_file.write_text("none")
+    pid_file.write_text(content)
 
     assert main(["stop"], script_environment(home, ZOOPIDFILE=str(pid_file))) == 0
     assert f"{pid_file} holds no process id" in capsys.readouterr().err
@@ -232,6 +261,7 @@ def test_a_server_that_does_not_end(
 
         assert main(["stop"], script_environment(home, ZOOPIDFILE=str(home / "zk.pid"))) == 1
         assert f"process {process.pid} has not ended" in capsys.readouterr().out
+        assert pid_in(home / "zk.pid") == process.pid
 
 
 # -- in the foreground
@@ -270,6 +300,15 @@ def test_without_exec_signals_reach_the_server(home: Path) -> None:
         process.terminate()
 
     assert process.returncode == 9
+
+
+def test_without_exec_a_server_that_is_killed_gives_the_shells_exit_code(home: Path) -> None:
+    stand_in(home, "kill -9 $$")
+    environ = script_environment(home, ZOO_NOEXEC="yes") | {"PYTHONPATH": os.pathsep.join(sys.path)}
+
+    done = subprocess.run([sys.executable, "-c", FOREGROUND], env=environ, capture_output=True)
+
+    assert done.returncode == 128 + signal.SIGKILL
 
 
 @pytest.mark.parametrize("no_exec", ["", "yes"])

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from zk_servers import Kind
-from zkcli_processes import command_line, start_process
-from zkcli_transcripts import assert_equal, transcribe, transcripts
-from zkcli_worlds import FOLDER, World, WorldKind, start_world
+from zkcli_processes import Shell, command_line, start_process
+from zkcli_transcripts import assert_equal, transcribe
+from zkcli_worlds import FOLDER, TRANSCRIPTS, World, Worlds, start_world, worlds_of
 
 pytestmark = pytest.mark.usefixtures("reference")
 
@@ -23,7 +22,8 @@ def compare(file: Path, world: World) -> None:
     """Apache's zkCli first, ours next, on a tree that is empty for both."""
     text = file.read_text()
     told = []
-    for shell in ("reference", "triokeeper"):
+    shells: tuple[Shell, ...] = ("reference", "triokeeper")
+    for shell in shells:
         try:
             told.append(transcribe(text, world.names, start_process(shell)))
         finally:
@@ -49,23 +49,13 @@ def test_one_shot_to_the_byte() -> None:
 
 
 @pytest.fixture(scope="module", params=["triokeeper", "reference"])
-def server_kind(request: pytest.FixtureRequest) -> Kind:
-    kind: Kind = request.param
-    return kind
-
-
-@pytest.fixture(scope="module")
-def worlds(server_kind: Kind) -> Iterator[dict[WorldKind, World]]:
-    with start_world("standalone", server_kind) as one, start_world("ensemble", server_kind) as three:
-        yield {"standalone": one, "ensemble": three}
+def worlds(request: pytest.FixtureRequest) -> Iterator[Worlds]:
+    with worlds_of(request.param) as worlds:
+        yield worlds
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "name",
-    [*transcripts(FOLDER / "standalone"), *transcripts(FOLDER / "ensemble")],
-    ids=lambda file: f"{file.parent.name}-{file.stem}",
-)
-def test_everything(name: Path, worlds: dict[WorldKind, World]) -> None:
-    compare(name, worlds["standalone" if name.parent.name == "standalone" else "ensemble"])
+@pytest.mark.parametrize("file", TRANSCRIPTS, ids=lambda file: f"{file.parent.name}-{file.stem}")
+def test_everything(file: Path, worlds: Worlds) -> None:
+    compare(file, worlds.of(file))

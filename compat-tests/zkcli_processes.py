@@ -83,7 +83,7 @@ def split_events(text: str) -> tuple[str, list[str]]:
 def command_line(shell: Shell, arguments: Sequence[str]) -> list[str]:
     """How to run it; raises ReferenceUnavailable where there is no Java."""
     if shell == "triokeeper":
-        return [sys.executable, "-c", "from server.cli import main; main()", "zkcli", *arguments]
+        return [sys.executable, "-c", "from server.command import main; main()", "zkcli", *arguments]
     reference = find_reference()
     flags = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-Duser.language=en"]
     path = f"{_quiet_conf()}:{reference.class_path.partition(':')[2]}"  # without its own logging set-up

@@ -20,9 +20,8 @@ session ids are numbered in the order in which they first appear.
 import difflib
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from pathlib import Path
 
 import attrs
 from zkcli_processes import Answer, Start
@@ -131,12 +130,13 @@ def _quoted(argument: str) -> str:
 
 def _events(events: list[str], *, is_one_shot: bool) -> list[str]:
     """Without what is a matter of luck: whether Java connects before it ends with a mistake in the command,
-    whether it still writes that the session is closed when it ends, and in which order it tells of watches
+    whether it still writes that the session is over when it ends, and in which order it tells of watches
     that were removed together."""
     if is_one_shot:
         return [event for event in events if " type:None " not in event]
-    ended = events[:-1] if events and "state:Closed" in events[-1] else events
-    groups = groupby(ended, key=lambda event: "WatchRemoved" in event)
+    while events and re.search("state:(Closed|AuthFailed)", events[-1]):
+        events = events[:-1]
+    groups = groupby(events, key=lambda event: "WatchRemoved" in event)
     return [event for is_removal, group in groups for event in (sorted(group) if is_removal else group)]
 
 
@@ -180,10 +180,6 @@ def _with_comments(text: str, answered: Iterable[str]) -> Iterator[str]:
             yield from comments
         yield line
     yield from pending
-
-
-def transcripts(folder: Path) -> Sequence[Path]:
-    return sorted(folder.glob("*.txt"))
 
 
 def assert_equal(apache: str, ours: str) -> None:

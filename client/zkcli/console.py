@@ -1,5 +1,6 @@
 """Where zkCli writes: each line at once, so that the two streams keep their order for whoever sees both."""
 
+import os
 import sys
 from collections.abc import Iterable
 from typing import TextIO
@@ -31,7 +32,7 @@ class Console:
 
 def _write(stream: TextIO, text: str) -> None:
     try:
-        stream.write(text.encode(errors="replace").decode())  # lone surrogates have no UTF-8
+        stream.write(text)
         stream.flush()
     except BrokenPipeError:
-        pass
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # for what is still in the buffer

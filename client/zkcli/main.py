@@ -1,5 +1,6 @@
 """`triokeeper zkcli ARGUMENTS`: one command, commands from a pipe, or a person at a terminal."""
 
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,17 +17,14 @@ from client.zkcli.line_editing import added, edited
 from client.zkcli.shell import Quit, Shell
 
 CONNECT_BEFORE_PROMPT_S_MAX = 0.5
-EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run a zkCli to its end; the exit code."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-    try:
-        return trio.run(run, arguments, Console())
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a trace, but at a terminal
+    return trio.run(run, arguments, Console())
 
 
 async def run(arguments: Sequence[str], console: Console) -> int:

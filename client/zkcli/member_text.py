@@ -3,16 +3,17 @@
 import javaproperties
 
 from client.zkcli.failures import CommandFailed
+from jute.java_hash_order import hash_order, string_hash
 
-_TABLE_SIZE = 16  # of Java's Properties, until three quarters of it are full
+PROPERTIES_BUCKETS = 16  # Java's Properties begin with
 
 
 def client_addresses(config: str) -> str:
-    """What `config -c` prints: the version, and where clients reach each member."""
+    """What `config -c` prints: the version, and where clients reach each member, in Java's order."""
     properties = javaproperties.loads(config)
     addresses = [
         _client_address(properties[name].partition(";")[2])
-        for name in _in_java_order(list(properties))
+        for name in hash_order(properties, string_hash, PROPERTIES_BUCKETS)
         if name.startswith("server.")
     ]
     return f"{properties.get('version', '')} {','.join(addresses)}"
@@ -30,19 +31,3 @@ def members_of_file(text: str) -> str:
 def _client_address(text: str) -> str:
     """A port alone is that of every address of the member."""
     return text if ":" in text or not text else f"0.0.0.0:{text}"
-
-
-def _in_java_order(names: list[str]) -> list[str]:
-    """ConcurrentHashMap's order: by the buckets of the keys' hashes."""
-    size = _TABLE_SIZE
-    while len(names) > size * 3 // 4:
-        size *= 2
-    return sorted(names, key=lambda name: _java_hash(name) & (size - 1))
-
-
-def _java_hash(text: str) -> int:
-    """String.hashCode, its high bits spread over the low ones."""
-    code = 0
-    for letter in text:
-        code = (code * 31 + ord(letter)) & 0xFFFFFFFF
-    return code ^ (code >> 16)

@@ -4,19 +4,18 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from zkcli_worlds import World, start_world
+from zkcli_worlds import World, Worlds, worlds_of
 
 
 @pytest.fixture(scope="package")
-def one_server() -> Iterator[World]:
-    with start_world("standalone") as world:
-        yield world
+def worlds() -> Iterator[Worlds]:
+    with worlds_of("triokeeper") as worlds:
+        yield worlds
 
 
-@pytest.fixture(scope="package")
-def three_servers() -> Iterator[World]:
-    with start_world("ensemble") as world:
-        yield world
+@pytest.fixture
+def one_server(worlds: Worlds) -> World:
+    return worlds["standalone"]
 
 
 @pytest.fixture

@@ -157,3 +157,19 @@ async def test_a_shell_for_a_server_with_tls_is_refused(monkeypatch: pytest.Monk
 
     assert await run(["ls", "/"], Console(out, err)) == 2
     assert "TLS is not supported yet" in err.getvalue()
+
+
+def test_a_reader_that_is_gone_is_no_problem(one_server: World) -> None:
+    """As in `zkCli.sh ls -R / | head -1`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        [sys.executable, "-c", FANCY, "-server", one_server.hosts, "ls", "-R", "/"],
+        env=os.environ | {"PYTHONPATH": str(CHECKOUT)},
+        check=False,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+    )
+    os.close(writing)
+
+    assert (ended.returncode, ended.stderr) == (0, b"")

@@ -20,6 +20,8 @@ FOUND = "Client port found: 2181. Client address: localhost. Client SSL: false."
 MASKS = [
     (re.compile(r"\nWATCHER::\n\nWatchedEvent state:SyncConnected.*\n"), ""),
     (re.compile(r"(127\.0\.0\.1|localhost):\d+"), "SERVER"),
+    (re.compile(r"ip: [\d.]+"), "ip: CLIENT"),  # from inside, and from the host
+    (re.compile(r"-[0-9a-f]{40}, built on .*"), "-COMMIT"),
     (re.compile(r"0x[0-9a-f]{10,}"), "SESSION"),
     (re.compile(r"(\w{3} ){2}[ \d]\d \d\d:\d\d:\d\d \w+ \d{4}"), "DATE"),
     (re.compile(r"(?m)^([cmp]Zxid|cversion|dataVersion) = .*$"), r"\1 = NUMBER"),
@@ -75,6 +77,7 @@ def test_row_13_status(served: Box) -> None:
 
 def test_row_13_status_of_a_server_that_is_not_there(lab: Lab) -> None:
     box = lab.start("sleep", "60")
+    wait_for(lambda: box.run("cat", "/proc/1/cmdline").stdout.startswith("sleep"), box)
 
     ended = box.run("zkServer.sh", "status")
 

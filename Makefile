@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SOURCES := client jute persistence quorum server tests bench compat-tests scripts
+SOURCES := client jute persistence quorum server testing tests bench compat-tests scripts
 COMPILED := build/compiled
 PURE := HATCH_BUILD_NO_HOOKS=true
 

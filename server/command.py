@@ -1,7 +1,7 @@
 """Where the command `triokeeper` begins: hands its arguments to whoever runs them.
 
-Commands that probes run every few seconds, or that containers begin with, go straight to their function. Everything else goes through
-`server.cli`, whose library takes longer to import than such a command takes.
+Commands that probes run every few seconds, or that containers begin with, go straight to their function.
+Everything else goes through `server.cli`, whose library takes longer to import than such a command takes.
 """
 
 import sys

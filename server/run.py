@@ -50,11 +50,16 @@ class CannotListen(Exception):
     """The client port is taken, or is not ours to take."""
 
 
-def serve_until_signalled(loaded: LoadedConfig) -> int:
+Companion = Callable[[Replica, int], Awaitable[None]]  # runs beside a server, and knows its client port
+
+
+def serve_until_signalled(
+    loaded: LoadedConfig, *, beside: Companion | None = None, shares_ports: bool = False
+) -> int:
     """Run a server until SIGTERM or SIGINT; returns the exit code of the process."""
     code = EXIT_OK
     try:
-        trio.run(_serve, loaded, strict_exception_groups=True)
+        trio.run(_serve, loaded, beside, shares_ports, strict_exception_groups=True)
     except* StorageError as failures:
         code = _stopped(EXIT_DATA_DIR, "Unable to access datadir, exiting abnormally", failures)
     except* CannotListen as failures:
@@ -81,7 +86,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     return found
 
 
-async def _serve(loaded: LoadedConfig) -> None:
+async def _serve(loaded: LoadedConfig, beside: Companion | None, shares_ports: bool) -> None:
     config = loaded.config
     _raise_open_files_limit()
     listener = _listen(config)
@@ -100,21 +105,22 @@ async def _serve(loaded: LoadedConfig) -> None:
             member = EnsembleMember.open(
                 config,
                 world,
-                RealNetwork(config.tcp_keepalive),
+                RealNetwork(config.tcp_keepalive, shares_ports),
                 config_path=loaded.path,
                 progress=loading_progress(),
             )
             member.on_client_address = partial(_move_clients, member.replica)
-            await _run(member.replica, listener, member.standing, member.run)
+            await _run(member.replica, listener, member.standing, beside, member.run)
         else:
             server = Standalone.start(config, world, loading_progress())
-            await _run(server, listener, Standing)
+            await _run(server, listener, Standing, beside)
 
 
 async def _run(
     server: Replica,
     listener: socket.socket | None,
     standing: Callable[[], Standing],
+    beside: Companion | None,
     take_part: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """The server's tasks; the nesting is the shutdown order."""
@@ -122,7 +128,7 @@ async def _run(
     async with trio.open_nursery() as storage:
         storage.start_soon(server.write_log)
         try:
-            await _serve_clients(server, listener, take_part)
+            await _serve_clients(server, listener, beside, take_part)
         finally:
             server.writer.finish()
 
@@ -144,7 +150,10 @@ def four_letter_words_of(server: Replica, standing: Callable[[], Standing]) -> F
 
 
 async def _serve_clients(
-    server: Replica, listener: socket.socket | None, take_part: Callable[[], Awaitable[None]] | None
+    server: Replica,
+    listener: socket.socket | None,
+    beside: Companion | None,
+    take_part: Callable[[], Awaitable[None]] | None,
 ) -> None:
     """Everything that ends when the process is told to stop."""
     async with trio.open_nursery() as serving:
@@ -160,6 +169,8 @@ async def _serve_clients(
         serving.start_soon(server.purge_old_files)
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             _announce(server, listener)  # whoever hears of it may stop it at once
+            if beside is not None and listener is not None:
+                serving.start_soon(beside, server, listener.getsockname()[1])
             await _first_of(signals)
         serving.cancel_scope.cancel()
     server.fronts.clear()

@@ -4,16 +4,15 @@ import inspect
 import os
 import sys
 from collections.abc import Coroutine
-from functools import partial
 from typing import Any
 
 import click
-import trio
 
 from client.connect_string import ConnectString, InvalidConnectString, parse_connect_string
 from client.paths import InvalidPath
-from client.session import DEFAULT_TIMEOUT_MS
-from client.shell.command_table import ShellCommands
+from client.requester import DEFAULT_TIMEOUT_MS
+from client.shell.blocking_shell import BlockingShell
+from client.shell.command_table import ShellCommands, takes_its_time
 from client.shell.script import run_script
 from client.shell.shell import Settings, Shell
 from client.status.default_address import default_address
@@ -91,9 +90,13 @@ def cli(
       3    no server answered in time
       127  there is no such command
     """
-    ctx.obj = shell = Shell(
-        Settings(servers, wait_s, int(session_timeout_s * 1000), read_only, auths, as_json)
-    )
+    settings = Settings(servers, wait_s, int(session_timeout_s * 1000), read_only, auths, as_json)
+    if ctx.invoked_subcommand is not None and not takes_its_time(ctx.invoked_subcommand):
+        ctx.obj = BlockingShell(settings)
+        return None
+    from client.shell.trio_shell import TrioShell
+
+    ctx.obj = shell = TrioShell(settings)
     if ctx.invoked_subcommand is not None:
         return None
     if not sys.stdin.isatty():
@@ -108,6 +111,4 @@ def cli(
 def _run(shell: Shell, /, work: object, **options: object) -> None:
     if not inspect.iscoroutine(work):
         return  # --help
-    attempt = partial(shell.attempt, work)
-    # Ctrl-C then comes out where this task waits, never in the middle of another one.
-    sys.exit(trio.run(shell.run, attempt, restrict_keyboard_interrupt_to_checkpoints=True))
+    sys.exit(shell.run(work))

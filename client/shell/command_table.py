@@ -56,6 +56,15 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 }
 
 
+# These wait for something or mean several ensembles, so they need Trio, which takes a while to import.
+_ON_TRIO = frozenset({"copying", "editing", "locking", "watching"})
+
+
+def takes_its_time(name: str) -> bool:
+    """Whether a command needs a shell that can wait."""
+    return name in COMMANDS and COMMANDS[name][0] in _ON_TRIO
+
+
 class NoSuchCommand(click.UsageError):
     """Neither a command nor an alias."""
 

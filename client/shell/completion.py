@@ -14,14 +14,14 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from client.errors import ServerError
 from client.paths import InvalidPath, join
 from client.shell.command_table import ALIASES, COMMANDS
-from client.shell.shell import Shell
 from client.shell.terminal import Reader
+from client.shell.trio_shell import TrioShell
 
 COMPLETION_S_MAX = 2.0
 WORDS = sorted([*COMMANDS, *ALIASES, "help", "quit", "exit"])
 
 
-def prompting_reader(shell: Shell) -> Reader:
+def prompting_reader(shell: TrioShell) -> Reader:
     prompts: PromptSession[str] = PromptSession(
         completer=ShellCompleter(shell), history=_history(), complete_while_typing=False
     )
@@ -50,7 +50,7 @@ def _history() -> History:
 class ShellCompleter(Completer):
     """The first word is a command; words that begin with / are paths."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: TrioShell) -> None:
         self._shell = shell
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
@@ -74,7 +74,7 @@ def candidates(line: str, children_of: Callable[[str], list[str]]) -> list[str]:
     return [join(parent, child) for child in sorted(children_of(parent)) if child.startswith(beginning)]
 
 
-async def _children_or_none(shell: Shell, path: str) -> list[str]:
+async def _children_or_none(shell: TrioShell, path: str) -> list[str]:
     """A server that does not answer is no reason to stop typing."""
     session = shell.current_session
     if session is None or not session.state.is_connected:

@@ -13,14 +13,14 @@ import trio
 
 from client.connect_string import host_port
 from client.shell.script import Quit, run_line
-from client.shell.shell import Shell
+from client.shell.trio_shell import TrioShell
 
 INSTALL_HINT = "no history and no completion: pip install 'triokeeper[shell]' brings them"
 
 Reader = Callable[[str], Awaitable[str]]  # given the prompt; raises EOFError and KeyboardInterrupt
 
 
-async def serve_person(shell: Shell) -> int:
+async def serve_person(shell: TrioShell) -> int:
     """Read and do commands until the input ends."""
     await shell.session()
     with trio.open_signal_receiver(signal.SIGINT) as interrupts:
@@ -34,7 +34,7 @@ async def serve_person(shell: Shell) -> int:
                 return 0
 
 
-def prompt_of(shell: Shell) -> str:
+def prompt_of(shell: TrioShell) -> str:
     """Where commands go, and what is wrong with that, if anything."""
     session = shell.current_session
     if session is None or session.address is None:
@@ -42,7 +42,7 @@ def prompt_of(shell: Shell) -> str:
     return f"{host_port(*session.address)}{shell.servers.chroot.prefix}> "
 
 
-def _reader(shell: Shell, interrupts: AsyncIterator[int]) -> Reader:
+def _reader(shell: TrioShell, interrupts: AsyncIterator[int]) -> Reader:
     if find_spec("prompt_toolkit") is not None:
         from client.shell.completion import prompting_reader
 
@@ -73,7 +73,7 @@ async def _read_plainly(prompt: str, interrupts: AsyncIterator[int]) -> str:
     return typed
 
 
-async def do_unless_interrupted(shell: Shell, line: str, interrupts: AsyncIterator[int]) -> None:
+async def do_unless_interrupted(shell: TrioShell, line: str, interrupts: AsyncIterator[int]) -> None:
     """Do a line. Ctrl-C ends it, and nothing else. Raises Quit."""
     has_quit = False
     async with trio.open_nursery() as nursery:

@@ -4,22 +4,24 @@ A node that goes away meanwhile is passed over: only the root must be there. A n
 passed over too, and counted, so that nobody takes the result for the whole.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 import attrs
-import trio
 
-from client.errors import NoAuth, NoNode
+from client import requests
+from client.errors import NoAuth, NoNode, ServerError
 from client.paths import join
-from client.session import Session
+from client.requester import Requester
+from client.requests import Request
 from client.shell.trees import Node, in_order
 from jute.client_records import Stat
 
 T = TypeVar("T")
 
 IN_FLIGHT_MAX = 256
-QUOTAS_AND_CONFIG = "/zookeeper"
+SERVERS_OWN = "/zookeeper"
 
 Advance = Callable[[int], None]
 
@@ -37,7 +39,7 @@ def ignore_progress(count: int) -> None:
 
 
 async def walk(
-    session: Session, root: str, *, depth_max: int | None = None, advance: Advance = ignore_progress
+    session: Requester, root: str, *, depth_max: int | None = None, advance: Advance = ignore_progress
 ) -> Walk:
     """The root and what is below it. Raises NoNode or NoAuth only for the root."""
     found = Walk()
@@ -47,7 +49,8 @@ async def walk(
     while level and (depth_max is None or depth < depth_max):
         depth += 1
         next_level: list[str] = []
-        for path, answer in await ask_each(level, session.get_children, found.denied, advance):
+        ask = partial(requests.get_children, session.chroot, watch=False)
+        for path, answer in await ask_each(session, level, ask, found.denied, advance):
             names, found.stats[path] = answer
             next_level += [join(path, name) for name in names]
         level = next_level
@@ -56,49 +59,33 @@ async def walk(
 
 
 async def ask_each(
+    session: Requester,
     paths: Iterable[str],
-    ask: Callable[[str], Awaitable[T]],
+    make_request: Callable[[str], Request[T]],
     denied: list[str],
     advance: Advance = ignore_progress,
 ) -> list[tuple[str, T]]:
     """The answers for those nodes that are there and may be read, in the order of the paths."""
-    answers: dict[str, T] = {}
+    answers: list[tuple[str, T]] = []
     ordered = list(paths)
-
-    async def keep(path: str) -> None:
-        try:
-            answers[path] = await ask(path)
-        except NoNode:
-            pass
-        except NoAuth:
-            denied.append(path)
-
     for start in range(0, len(ordered), IN_FLIGHT_MAX):
-        await all_of([(keep, path) for path in ordered[start : start + IN_FLIGHT_MAX]])
-        advance(len(ordered[start : start + IN_FLIGHT_MAX]))
-    return [(path, answers[path]) for path in ordered if path in answers]
-
-
-async def all_of(calls: Iterable[tuple[Callable[[str], Awaitable[None]], str]]) -> None:
-    """Do them at the same time. The first error comes out as it is, not in a group."""
-    problems: list[Exception] = []
-
-    async def attempt(call: Callable[[str], Awaitable[None]], argument: str) -> None:
-        try:
-            await call(argument)
-        except Exception as problem:
-            problems.append(problem)
-            nursery.cancel_scope.cancel()
-
-    async with trio.open_nursery() as nursery:
-        for call, argument in calls:
-            nursery.start_soon(attempt, call, argument)
-    if problems:
-        raise problems[0]
+        batch = ordered[start : start + IN_FLIGHT_MAX]
+        results = await session.many([make_request(path) for path in batch])
+        for path, answer in zip(batch, results, strict=True):
+            if isinstance(answer, NoAuth):
+                denied.append(path)
+            elif isinstance(answer, NoNode):
+                continue
+            elif isinstance(answer, ServerError):
+                raise answer
+            else:
+                answers.append((path, answer))
+        advance(len(batch))
+    return answers
 
 
 async def read_tree(
-    session: Session, root: str, *, with_acl: bool, advance: Advance = ignore_progress
+    session: Requester, root: str, *, with_acl: bool, advance: Advance = ignore_progress
 ) -> tuple[dict[str, Node], Walk]:
     """The nodes below a root by relative path, without ephemerals: those belong to their session.
 
@@ -107,18 +94,27 @@ async def read_tree(
     found = await walk(session, root, advance=advance)
     paths = [path for path, stat in found.stats.items() if not stat.ephemeral_owner]
     if root == "/":
-        paths = [path for path in paths if not f"{path}/".startswith(f"{QUOTAS_AND_CONFIG}/")]
-
-    async def read(path: str) -> Node:
-        return await read_node(session, path, with_acl)
-
-    nodes = await ask_each(paths, read, found.denied, advance)
+        paths = [path for path in paths if not f"{path}/".startswith(f"{SERVERS_OWN}/")]
     prefix = "" if root == "/" else root
-    return {path.removeprefix(prefix) or "/": node for path, node in nodes}, found
+    nodes = await read_nodes(session, paths, with_acl=with_acl, denied=found.denied, advance=advance)
+    return {path.removeprefix(prefix) or "/": node for path, node in nodes.items()}, found
 
 
-async def read_node(session: Session, path: str, with_acl: bool) -> Node:
-    """One node, as it is copied."""
-    data, _ = await session.get_data(path)
-    acl = tuple((await session.get_acl(path))[0]) if with_acl else None
-    return Node(data, acl)
+async def read_nodes(
+    session: Requester,
+    paths: Iterable[str],
+    *,
+    with_acl: bool,
+    denied: list[str],
+    advance: Advance = ignore_progress,
+) -> dict[str, Node]:
+    """Nodes as they are copied."""
+    get_data = partial(requests.get_data, session.chroot, watch=False)
+    read = await ask_each(session, paths, get_data, denied, advance)
+    nodes = {path: Node(data) for path, (data, _) in read}
+    if with_acl:
+        for path, (acl, _) in await ask_each(
+            session, nodes, partial(requests.get_acl, session.chroot), denied
+        ):
+            nodes[path] = Node(nodes[path].data, tuple(acl))
+    return nodes

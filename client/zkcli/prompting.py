@@ -1,4 +1,4 @@
-"""Lines with history, completion and colours of their own: prompt_toolkit, in a thread beside the session."""
+"""Lines with history and completion: prompt_toolkit, in a thread beside the session."""
 
 from collections.abc import Awaitable, Callable, Iterator
 

@@ -69,7 +69,8 @@ class Shell:
         if self._session is not None and not self._session.state.is_over:
             await self._session.close()
         self._server = self._server if server is None else server
-        check_settings(self._invocation.client_configuration)
+        for note in check_settings(self._invocation.client_configuration):
+            self.console.err(note)
         timeout_ms = max(0, parse_int(self._invocation.timeout_ms))  # less than none at all is none
         self._session = await self._nursery.start(self._hold_session, parse_servers(self._server), timeout_ms)
         if self._invocation.waits_for_connection:

@@ -1,7 +1,10 @@
 """Commands about who may do what."""
 
+from functools import partial
+
 import click
 
+from client import requests
 from client.multi import ANY_VERSION
 from client.shell.acl_text import format_acl, parse_acl
 from client.shell.command_table import json_option, shell_command
@@ -38,7 +41,8 @@ async def setacl_command(shell: Shell, path: str, acl_text: str, recursive: bool
         return 0
     found = await walk_with_progress(shell, session, path)
     denied = list(found.denied)
-    await ask_each(found.stats, lambda node: session.set_acl(node, acl, version), denied)
+    set_acl = partial(requests.set_acl, session.chroot, acl=acl, version=version)
+    await ask_each(session, found.stats, set_acl, denied)
     for node in denied:
         shell.note(f"{node}: not allowed by the ACL")
     return EXIT_REFUSED if denied else 0

@@ -1,14 +1,17 @@
 """Commands that copy and compare: between nodes, ensembles and files."""
 
 from contextlib import suppress
+from functools import partial
 
 import click
 
+from client import requests
 from client.acls import OPEN_ACL_UNSAFE
-from client.errors import NodeExists, NoNode
-from client.multi import ANY_VERSION
-from client.paths import join
-from client.session import Session
+from client.errors import NodeExists, NoNode, ServerError
+from client.multi import ANY_VERSION, Create, Delete, SetData
+from client.paths import Chroot, join
+from client.requester import Requester
+from client.requests import AnyRequest
 from client.shell.command_table import json_option, shell_command
 from client.shell.commands.walking import read_tree_with_progress
 from client.shell.commands.writing import create_parents
@@ -30,7 +33,8 @@ from client.shell.trees import (
     plan,
     to_json,
 )
-from client.shell.walk import IN_FLIGHT_MAX, all_of, ask_each, read_node
+from client.shell.walk import IN_FLIGHT_MAX, ask_each
+from jute.opcodes import OpCode
 
 PLACES = "A place: /path, zk://HOST:PORT,.../path, NAME or file:/NAME of a JSON file, - for stdin or stdout."
 COUNTERS_NOTE = "note: sequence counters are not copied; a snapshot of the server keeps them"
@@ -48,8 +52,7 @@ async def cp_command(
     """Copy a node or a subtree. Ephemerals stay behind."""
     origin, goal = parse_place(source), parse_place(target)
     if isinstance(origin, NodePlace) and not recursive:
-        session = await shell.session(origin.servers)
-        tree, is_whole = {"/": await read_node(session, origin.path, with_acl)}, True
+        tree, is_whole = await _read_one(await shell.session(origin.servers), origin.path, with_acl), True
     else:
         tree, is_whole = await read_place(shell, origin, with_acl=with_acl)
     if len(tree) > 1 and not recursive:
@@ -67,11 +70,17 @@ async def cp_command(
     return 0 if is_whole else EXIT_REFUSED
 
 
-async def _present(session: Session, root: str, tree: dict[str, Node]) -> dict[str, Node]:
+async def _read_one(session: Requester, path: str, with_acl: bool) -> dict[str, Node]:
+    data, _ = await session.get_data(path)
+    acl = tuple((await session.get_acl(path))[0]) if with_acl else None
+    return {"/": Node(data, acl)}
+
+
+async def _present(session: Requester, root: str, tree: dict[str, Node]) -> dict[str, Node]:
     """Those of the nodes to be copied that are there, with other data, so that theirs is replaced."""
     there = {_under(root, path): path for path in tree}
-    found = await ask_each(there, session.exists, [])
-    return {there[path]: _unlike(tree[there[path]]) for path, stat in found if stat is not None}
+    found = await ask_each(session, there, partial(requests.exists, session.chroot, watch=False), [])
+    return {there[path]: _unlike(tree[there[path]]) for path, _ in found}
 
 
 def _unlike(node: Node) -> Node:
@@ -159,47 +168,48 @@ async def read_place(
         raise CommandFailed(f"{place}: {problem}") from None
 
 
-async def apply_steps(session: Session, root: str, steps: list[Step], *, is_new: bool) -> None:
-    """Do what was planned: level by level, and what is on one level at the same time."""
+async def apply_steps(session: Requester, root: str, steps: list[Step], *, is_new: bool) -> None:
+    """Do what was planned: level by level, and what is on one level at the same time.
+
+    If it `is_new`, a node that is there already is an error.
+    """
     created = {step.path: step.node for step in steps if step.kind is Kind.CREATE and step.node}
     if created:
         await create_parents(session, root)
     for path in missing_parents(created):
-        await _create(session, _under(root, path), Node(b""), is_new=False)
-    by_path = {step.path: step for step in steps}
-
-    async def apply(path: str) -> None:
-        await _apply(session, _under(root, path), by_path[path], is_new)
-
+        with suppress(NodeExists):
+            await session.create(_under(root, path))
     with progress_bar(f"writing {root}", len(steps)) as advance:
         for level in in_levels(steps):
             for start in range(0, len(level), IN_FLIGHT_MAX):
                 batch = level[start : start + IN_FLIGHT_MAX]
-                await all_of([(apply, step.path) for step in batch])
+                await _apply(session, root, batch, is_new)
                 advance(len(batch))
 
 
-async def _apply(session: Session, path: str, step: Step, is_new: bool) -> None:
+async def _apply(session: Requester, root: str, steps: list[Step], is_new: bool) -> None:
+    asked = [request for step in steps for request in _requests_of(session.chroot, root, step)]
+    for request, answer in zip(asked, await session.many(asked), strict=True):
+        is_done_already = (request.op is OpCode.DELETE and isinstance(answer, NoNode)) or (
+            isinstance(answer, NodeExists) and not is_new
+        )
+        if isinstance(answer, ServerError) and not is_done_already:
+            raise answer
+
+
+def _requests_of(chroot: Chroot, root: str, step: Step) -> list[AnyRequest]:
+    path, node = _under(root, step.path), step.node
     if step.kind is Kind.DELETE:
-        with suppress(NoNode):  # somebody else did it
-            await session.delete(path)
-        return
-    assert step.node is not None
+        return [requests.delete(chroot, Delete(path))]
+    assert node is not None
     if step.kind is Kind.CREATE:
-        await _create(session, path, step.node, is_new=is_new)
-        return
+        return [requests.create(chroot, Create(path, node.data, node.acl or OPEN_ACL_UNSAFE))]
+    changes: list[AnyRequest] = []
     if step.changes_data:
-        await session.set_data(path, step.node.data)
-    if step.changes_acl and step.node.acl is not None:
-        await session.set_acl(path, step.node.acl)
-
-
-async def _create(session: Session, path: str, node: Node, *, is_new: bool) -> None:
-    try:
-        await session.create(path, node.data, node.acl or OPEN_ACL_UNSAFE)
-    except NodeExists:
-        if is_new:
-            raise
+        changes.append(requests.set_data(chroot, SetData(path, node.data)))
+    if step.changes_acl and node.acl is not None:
+        changes.append(requests.set_acl(chroot, path, node.acl, ANY_VERSION))
+    return changes
 
 
 def _under(root: str, path: str) -> str:

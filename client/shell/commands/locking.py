@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import uuid
+from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import click
@@ -21,7 +22,7 @@ from client.session import Session
 from client.shell.command_table import shell_command
 from client.shell.commands.writing import create_parents
 from client.shell.failures import EXIT_NO_SUCH_COMMAND, EXIT_NOBODY_SERVING, CommandFailed
-from client.shell.shell import Shell
+from client.shell.trio_shell import TrioShell
 from jute.opcodes import CreateMode, KeeperState
 
 _SEQUENCE = re.compile(r"(-?\d{10})\Z")
@@ -36,7 +37,7 @@ TERMINATION_S = 10.0
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(0), metavar="SECONDS", help="Give up then: exit code 1."
 )
-async def lock_command(shell: Shell, path: str, command: tuple[str, ...], timeout_s: float | None) -> int:
+async def lock_command(shell: TrioShell, path: str, command: tuple[str, ...], timeout_s: float | None) -> int:
     """Run COMMAND while holding the lock PATH, and end with its exit code.
 
     \b
@@ -105,44 +106,49 @@ def _number(name: str) -> int:
 
 
 async def _run(command: tuple[str, ...], lost: trio.Event) -> int:
-    """The command's exit code. It is ended if the lock is lost, and never outlives it."""
-    try:
-        process = await trio.lowlevel.open_process(list(command), stdin=None)
-    except OSError as problem:
-        raise CommandFailed(f"cannot run {command[0]}: {problem.strerror}", EXIT_NO_SUCH_COMMAND) from None
-    try:
-        code = await _wait_for(process, lost)
-    finally:
-        with trio.CancelScope(shield=True):
-            await _end(process)
+    """The command's exit code. It is ended if the lock is lost, and never outlives it.
+
+    Signals that would end us are passed on to it.
+    """
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP) as signals:
+        try:
+            process = await trio.lowlevel.open_process(list(command), stdin=None)
+        except OSError as problem:
+            raise CommandFailed(
+                f"cannot run {command[0]}: {problem.strerror}", EXIT_NO_SUCH_COMMAND
+            ) from None
+        try:
+            code = await _wait_for(process, lost, signals)
+        finally:
+            with trio.CancelScope(shield=True):
+                await _end(process)
     if lost.is_set():
         said = "the session, and with it the lock, was lost: the command was ended"
         raise CommandFailed(said, EXIT_NOBODY_SERVING)
     return code if code >= 0 else SIGNAL_EXIT_BASE - code
 
 
-async def _wait_for(process: trio.Process, lost: trio.Event) -> int:
-    """Until it ends or the lock is lost. Signals that would end us are passed on to it."""
+async def _wait_for(process: trio.Process, lost: trio.Event, signals: AsyncIterator[int]) -> int:
+    """Until it ends or the lock is lost."""
     code = 0
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP) as signals:
 
-        async def pass_on() -> None:
-            async for number in signals:
-                process.send_signal(number)
+    async def pass_on() -> None:
+        async for number in signals:
+            process.send_signal(number)
 
-        async def heed_loss() -> None:
-            await lost.wait()
-            nursery.cancel_scope.cancel()
+    async def heed_loss() -> None:
+        await lost.wait()
+        nursery.cancel_scope.cancel()
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(pass_on)
-            nursery.start_soon(heed_loss)
-            try:
-                code = await process.wait()
-            except KeyboardInterrupt:
-                process.send_signal(signal.SIGINT)
-                code = await process.wait()
-            nursery.cancel_scope.cancel()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pass_on)
+        nursery.start_soon(heed_loss)
+        try:
+            code = await process.wait()
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+            code = await process.wait()
+        nursery.cancel_scope.cancel()
     return code
 
 

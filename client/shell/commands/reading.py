@@ -1,10 +1,13 @@
 """Commands that look at single nodes."""
 
+from functools import partial
+
 import click
 
+from client import requests
 from client.errors import NoNode
 from client.paths import join
-from client.session import Session
+from client.requester import Requester
 from client.shell.command_table import json_option, shell_command
 from client.shell.commands.walking import walk_with_progress
 from client.shell.failures import EXIT_REFUSED
@@ -39,10 +42,10 @@ async def ls_command(shell: Shell, path: str, is_long: bool, recursive: bool) ->
     return 0
 
 
-async def _stats_of(session: Session, parent: str, names: list[str]) -> dict[str, Stat]:
+async def _stats_of(session: Requester, parent: str, names: list[str]) -> dict[str, Stat]:
     paths = [join(parent, name) for name in sorted(names)]
-    found = await ask_each(paths, session.exists, [])
-    return {path.rpartition("/")[2]: stat for path, stat in found if stat is not None}
+    found = await ask_each(session, paths, partial(requests.exists, session.chroot, watch=False), [])
+    return {path.rpartition("/")[2]: stat for path, stat in found}
 
 
 def _show(shell: Shell, stats: dict[str, Stat], is_long: bool) -> None:

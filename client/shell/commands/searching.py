@@ -2,16 +2,18 @@
 
 import fnmatch
 import re
+from functools import partial
 
 import click
 
+from client import requests
 from client.paths import parent_of
 from client.shell.command_table import json_option, shell_command
 from client.shell.commands.walking import tell_denied, walk_with_progress
 from client.shell.failures import EXIT_REFUSED, EXIT_USAGE, CommandFailed
 from client.shell.output import data_values
 from client.shell.shell import Shell
-from client.shell.walk import ask_each
+from client.shell.walk import IN_FLIGHT_MAX, ask_each
 from client.status.table import size_text
 
 
@@ -124,8 +126,10 @@ async def grep_command(shell: Shell, regex: str, path: str, ignore_case: bool, o
     found = await walk_with_progress(shell, session, path)
     with_data = [node for node, stat in found.stats.items() if stat.data_length]
     has_match = False
-    for start in range(0, len(with_data), 256):
-        for node, (data, _) in await ask_each(with_data[start : start + 256], session.get_data, found.denied):
+    get_data = partial(requests.get_data, session.chroot, watch=False)
+    for start in range(0, len(with_data), IN_FLIGHT_MAX):
+        batch = with_data[start : start + IN_FLIGHT_MAX]
+        for node, (data, _) in await ask_each(session, batch, get_data, found.denied):
             lines = [
                 line for line in (data or b"").decode(errors="replace").splitlines() if pattern.search(line)
             ]

@@ -1,14 +1,16 @@
 """Going through a subtree for a command: with a progress bar, and a word about what could not be read."""
 
 from client.errors import ServerError
-from client.session import Session
+from client.requester import Requester
 from client.shell.progress import progress_bar
 from client.shell.shell import Shell
 from client.shell.trees import Node
 from client.shell.walk import Walk, read_tree, walk
 
 
-async def walk_with_progress(shell: Shell, session: Session, root: str, depth_max: int | None = None) -> Walk:
+async def walk_with_progress(
+    shell: Shell, session: Requester, root: str, depth_max: int | None = None
+) -> Walk:
     """Everything below a root."""
     with progress_bar(f"looking at {root}", await _total(session, root)) as advance:
         found = await walk(session, root, depth_max=depth_max, advance=advance)
@@ -17,7 +19,7 @@ async def walk_with_progress(shell: Shell, session: Session, root: str, depth_ma
 
 
 async def read_tree_with_progress(
-    shell: Shell, session: Session, root: str, *, with_acl: bool = False
+    shell: Shell, session: Requester, root: str, *, with_acl: bool = False
 ) -> tuple[dict[str, Node], Walk]:
     """Everything below a root, with its data."""
     total = await _total(session, root)
@@ -27,7 +29,7 @@ async def read_tree_with_progress(
     return nodes, found
 
 
-async def _total(session: Session, root: str) -> int | None:
+async def _total(session: Requester, root: str) -> int | None:
     """How many there are, if the server says: older ones cannot count."""
     try:
         return await session.get_all_children_number(root)

@@ -15,7 +15,7 @@ from client.session import Session
 from client.shell.command_table import shell_command
 from client.shell.failures import EXIT_NOBODY_SERVING, CommandFailed
 from client.shell.output import data_values
-from client.shell.shell import Shell
+from client.shell.trio_shell import TrioShell
 from jute.opcodes import AddWatchMode, EventType, KeeperState, WatcherType
 
 QUEUED_MAX = 100_000
@@ -33,7 +33,7 @@ _OVER = (KeeperState.EXPIRED, KeeperState.AUTH_FAILED, KeeperState.CLOSED)
 )
 @click.option("-n", "--count", type=click.IntRange(1), metavar="N", help="End after so many changes.")
 async def watch_command(
-    shell: Shell, path: str, only_node: bool, with_data: bool, program: str | None, count: int | None
+    shell: TrioShell, path: str, only_node: bool, with_data: bool, program: str | None, count: int | None
 ) -> None:
     """Print a JSON line for each change, until Ctrl-C.
 
@@ -64,7 +64,7 @@ async def watch_command(
 
 
 async def _tell_all(
-    shell: Shell,
+    shell: TrioShell,
     session: Session,
     events: trio.MemoryReceiveChannel[WatchedEvent],
     with_data: bool,

@@ -4,11 +4,13 @@ from contextlib import suppress
 
 import click
 
+from client import requests
 from client.acls import OPEN_ACL_UNSAFE
-from client.errors import NodeExists, NoNode, NotEmpty
-from client.multi import ANY_VERSION
+from client.errors import NoAuth, NodeExists, NoNode, NotEmpty
+from client.multi import ANY_VERSION, Delete
 from client.paths import parent_of
-from client.session import Session
+from client.requester import Requester
+from client.requests import Request
 from client.shell.acl_text import parse_acl
 from client.shell.command_table import json_option, shell_command
 from client.shell.commands.walking import walk_with_progress
@@ -16,7 +18,7 @@ from client.shell.failures import EXIT_REFUSED, EXIT_USAGE, CommandFailed
 from client.shell.files import STANDARD, read_bytes
 from client.shell.output import stat_values
 from client.shell.shell import Shell
-from client.shell.walk import all_of
+from client.shell.walk import ask_each
 from jute.opcodes import CreateMode
 
 SERVERS_OWN = frozenset({"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"})
@@ -77,7 +79,7 @@ def create_mode(ephemeral: bool, sequential: bool, container: bool, ttl: bool) -
     return mode
 
 
-async def create_parents(session: Session, path: str) -> None:
+async def create_parents(session: Requester, path: str) -> None:
     """Create the nodes above a path that are missing."""
     missing = []
     above = parent_of(path)
@@ -124,7 +126,7 @@ async def rm_command(shell: Shell, path: str, recursive: bool, force: bool, vers
     return 0
 
 
-async def _delete_subtree(shell: Shell, session: Session, root: str, version: int) -> int:
+async def _delete_subtree(shell: Shell, session: Requester, root: str, version: int) -> int:
     """The deepest first. What goes away by itself is no error; what comes meanwhile is looked for again."""
     for _ in range(100):
         found = await walk_with_progress(shell, session, root)
@@ -141,14 +143,14 @@ async def _delete_subtree(shell: Shell, session: Session, root: str, version: in
     raise CommandFailed(f"{root}: somebody creates nodes as fast as they are deleted")
 
 
-async def delete_all(session: Session, paths: list[str]) -> None:
-    """Level by level, the deepest first, each level at the same time."""
+async def delete_all(session: Requester, paths: list[str]) -> None:
+    """Level by level, the deepest first. What has gone already is no error."""
+    denied: list[str] = []
 
-    async def delete(path: str) -> None:
-        with suppress(NoNode):  # somebody else did it
-            await session.delete(path)
+    def delete(path: str) -> Request[None]:
+        return requests.delete(session.chroot, Delete(path))
 
     for depth in sorted({path.count("/") for path in paths}, reverse=True):
-        level = [path for path in paths if path.count("/") == depth]
-        for start in range(0, len(level), 256):
-            await all_of([(delete, path) for path in level[start : start + 256]])
+        await ask_each(session, [path for path in paths if path.count("/") == depth], delete, denied)
+        if denied:
+            raise NoAuth(-102, denied[0])

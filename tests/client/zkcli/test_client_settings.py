@@ -15,11 +15,22 @@ def _no_flags(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_plain_client_is_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "client.cfg"
-    file.write_text("zookeeper.request.timeout=5\nzookeeper.client.secure=false\n")
+    file.write_text("zookeeper.request.timeout=0\nzookeeper.client.secure=false\n")
     monkeypatch.setenv("CLIENT_JVMFLAGS", "-Xmx64m -Dzookeeper.client.secure=false")
 
-    check_settings(str(file))
-    check_settings(None)
+    assert check_settings(str(file)) == []
+    assert check_settings(None) == []
+
+
+def test_what_has_no_effect_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "client.cfg"
+    file.write_text("zookeeper.request.timeout=5\n")
+    monkeypatch.setenv("JVMFLAGS", "-Djava.security.auth.login.config=/jaas.conf")
+
+    assert check_settings(str(file)) == [
+        "java.security.auth.login.config=/jaas.conf has no effect: SASL is not supported yet",
+        "zookeeper.request.timeout=5 has no effect: an answer is waited for until the connection is lost",
+    ]
 
 
 @pytest.mark.parametrize("name", ["JVMFLAGS", "CLIENT_JVMFLAGS"])

@@ -292,7 +292,7 @@ def test_the_command_explains_itself(tmp_path: Path) -> None:
     done = run(container(tmp_path, "--help"))
 
     assert done.returncode == 0
-    assert done.stdout.startswith("Usage: triokeeper entrypoint [CMD ARGS...]\n")
+    assert done.stdout.startswith("Usage: triokeeper entrypoint [OPTIONS] [CMD ARGS...]\n")
     assert not (tmp_path / "conf" / "zoo.cfg").exists()
 
 

@@ -34,8 +34,6 @@ COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {
     "scripts": ("server.tools.scripts_command", "scripts"),
     "serve-for-tests": ("server.test_control", "serve_for_tests"),
     "status": ("client.status.command", "status"),
-    "entrypoint": ("server.container.command", "entrypoint"),
-    "scripts": ("server.tools.scripts_command", "scripts"),
     "zkcli": ("client.zkcli.command", "zkcli"),
 }
 

@@ -22,8 +22,6 @@ from server import VERSION
 from server.build_kind import BuildKind
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("client", "jute", "persistence", "quorum", "server", "testing")
-SOURCES = (*PACKAGES, "pyproject.toml", "README.md", "LICENSE")
 
 
 CONNECT_REQUEST = struct.Struct(">iqiqi")  # version, last zxid, timeout, session, then the password

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from server import VERSION
+from server.build_kind import build_kind
 from server.config_error import INVALID_ARGUMENTS, ConfigError
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(VERSION, prog_name="triokeeper", message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name="triokeeper", message=f"%(prog)s %(version)s ({build_kind()})")
 def main() -> None:
     """A ZooKeeper server without the JVM.
 

@@ -21,6 +21,7 @@ from quorum.errors import CannotListen as NoPeerPort
 from quorum.network import RealNetwork
 from quorum.server_lines import ALL_INTERFACES, ClientAddress, bracketed
 from server import VERSION
+from server.build_kind import build_kind
 from server.client_fronts import FrontLimits, PlainFront
 from server.clock import SystemClock
 from server.config import LoadedConfig, ServerConfig
@@ -209,8 +210,8 @@ def _announce(server: Replica, listener: socket.socket | None) -> None:
     if not config.is_distributed:
         log.info(ordering_sentence(0, config))
     log.info(
-        f"Triokeeper {VERSION} serving on {where}, mode {_mode(config)}, data in {config.data_dir}, "
-        f"zxid 0x{server.pipeline.tree.last_zxid:x}"
+        f"Triokeeper {VERSION} ({build_kind()}) serving on {where}, mode {_mode(config)}, "
+        f"data in {config.data_dir}, zxid 0x{server.pipeline.tree.last_zxid:x}"
     )
 
 

@@ -12,6 +12,7 @@ import structlog
 from click.testing import CliRunner, Result
 
 from server import VERSION, run
+from server.build_kind import build_kind
 from server.cli import main
 from server.config import LoadedConfig
 from tests.server.zoo_cfg_files import write_zoo_cfg
@@ -52,7 +53,7 @@ def triokeeper(*arguments: str | Path) -> Result:
 def test_version() -> None:
     result = triokeeper("--version")
 
-    assert (result.exit_code, result.stdout) == (0, f"triokeeper {VERSION}\n")
+    assert (result.exit_code, result.stdout) == (0, f"triokeeper {VERSION} ({build_kind()})\n")
 
 
 @pytest.mark.parametrize(

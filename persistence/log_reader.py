@@ -1,9 +1,10 @@
 """Reading the transaction log, across its files.
 
-A file ends at its first entry that is not sound and the next file goes on from there: a server that
-restarts after a crash never writes into an old file. So a tear between two files is harmless exactly when
-nothing is missing between them, which the zxids tell. Anything else is a hole, and a log with a hole is
-refused: replaying what lies beyond it would give a tree that never existed.
+A server that restarts after a crash never writes into an old file, and this one cuts off an unfinished write
+before it begins the next file. Apache does not, so bytes may lie behind the last sound entry of a file that
+is not the newest. They are harmless exactly when the next file goes on with the very next zxid. Anything else
+is damage, also where the next file begins an epoch: nobody can tell what is missing then. Like a hole between
+two files it is refused: replaying what lies beyond would give a tree that never existed.
 
 A gap *inside* a file is not loss but history (some versions of Apache left transactions out when they
 synchronised a follower); those are read on with a warning, as Apache does.
@@ -16,7 +17,7 @@ from pathlib import Path
 import attrs
 import structlog
 
-from persistence.disk import READ_CHUNK_BYTES, Disk
+from persistence.disk import READ_CHUNK_BYTES, Disk, read_chunks
 from persistence.errors import RESYNC_OR_RESTORE, CorruptLog
 from persistence.file_names import LogFile, parse_log
 from persistence.log_format import FILE_HEADER, End, EntryScanner, follows, is_header, zxid_of
@@ -100,17 +101,15 @@ class LogReader:
 
     def __iter__(self) -> Iterator[bytes]:
         previous: LogFile | None = None
-        for file in self._files:
-            is_last = file is self._files[-1]
+        for number, file in enumerate(self._files, 1):
+            is_last = number == len(self._files)
             scanner = EntryScanner(len(FILE_HEADER) if previous is not None else self._start)
             yield from self._read_file(file, scanner, previous, self._live_end if is_last else None)
             if is_last:
                 self.tail = Tail(file, scanner.offset)
                 self._check_live_end(file, scanner)
-            elif scanner.end is End.BAD_CHECKSUM:
-                raise damaged(file, scanner.offset, self.last_zxid)
-            elif scanner.end is End.TORN:
-                log.warning("log_torn_in_earlier_file", file=str(file.path), offset=scanner.offset)
+            else:
+                self._check_earlier_end(file, scanner, self._files[number])
             previous = file
 
     def _read_file(
@@ -134,6 +133,15 @@ class LogReader:
         elif previous is not None:
             raise hole(f"{previous.path.name} and what came before it end", self.last_zxid, file, zxid)
 
+    def _check_earlier_end(self, file: LogFile, scanner: EntryScanner, following: LogFile) -> None:
+        """What lies behind the last sound entry must be nothing, or something the next file repeats."""
+        rest = read_to_last_nonzero(self._disk, file.path, scanner.offset)
+        if not rest:
+            return
+        if scanner.end is End.BAD_CHECKSUM or following.zxid > self.last_zxid + 1:
+            raise damaged(file, scanner.offset, self.last_zxid)
+        log.warning("log_torn_in_earlier_file", file=str(file.path), offset=scanner.offset)
+
     def _check_live_end(self, file: LogFile, scanner: EntryScanner) -> None:
         if self._live_end is not None and scanner.offset != self._live_end:
             raise CorruptLog(
@@ -142,6 +150,20 @@ class LogReader:
                 offset=scanner.offset,
                 remedy=RESYNC_OR_RESTORE,
             )
+
+
+def read_to_last_nonzero(disk: Disk, path: Path, offset: int) -> bytes:
+    """The rest of the file without the zeros at its end, of which there may be far more than of anything."""
+    rest = bytearray()
+    zeros = 0
+    for chunk in read_chunks(disk, path, offset):
+        if chunk == bytes(len(chunk)):
+            zeros += len(chunk)
+            continue
+        written = chunk.rstrip(b"\0")
+        rest += bytes(zeros) + written
+        zeros = len(chunk) - len(written)
+    return bytes(rest)
 
 
 def hole(what_ends: str, last_zxid: int, file: LogFile, zxid: int) -> CorruptLog:
@@ -154,7 +176,8 @@ def hole(what_ends: str, last_zxid: int, file: LogFile, zxid: int) -> CorruptLog
 
 def damaged(file: LogFile, offset: int, last_zxid: int) -> CorruptLog:
     return CorruptLog(
-        f"what follows zxid {last_zxid:#x} is damaged; a write cut short by a crash does not look like this",
+        f"what follows zxid {last_zxid:#x} is damaged; a write cut short by a crash does not look like this. "
+        "It may have been acknowledged, and a server that starts without it would lose it",
         file=file.path,
         offset=offset,
         remedy=f"{RESYNC_OR_RESTORE}, or `truncate -s {offset} {file.path}` and removing all later logs, "

@@ -17,7 +17,15 @@ from persistence.disk import Disk, read_chunks
 from persistence.errors import RESYNC_OR_RESTORE, CorruptSnapshot, DataDirError
 from persistence.file_names import LogFile, SnapshotFile, is_unfinished
 from persistence.log_format import FILE_HEADER, follows
-from persistence.log_reader import LogReader, Tail, damaged, hole, list_logs, logs_holding
+from persistence.log_reader import (
+    LogReader,
+    Tail,
+    damaged,
+    hole,
+    list_logs,
+    logs_holding,
+    read_to_last_nonzero,
+)
 from persistence.snapshot_compression import unpacked
 from persistence.snapshot_format import Acl, FileDecoder, Node, Session, SnapshotSource, Trailers
 from persistence.snapshots import SnapshotOptions, list_snapshots, looks_complete, take_snapshot_now
@@ -238,7 +246,7 @@ def _make_safe(disk: Disk, tail: Tail) -> None:
 def _settle_tail(disk: Disk, tail: Tail, last_zxid: int) -> None:
     """Cut off what a crash left of an unfinished write, so that no other reader stumbles over it."""
     path = tail.file.path
-    rest = _read_to_last_nonzero(disk, path, tail.offset)
+    rest = read_to_last_nonzero(disk, path, tail.offset)
     if not rest:
         return
     if not is_torn_write(rest, tail.offset, last_zxid):
@@ -252,20 +260,6 @@ def _settle_tail(disk: Disk, tail: Tail, last_zxid: int) -> None:
         last_zxid=hex(last_zxid),
     )
     disk.truncate(path, tail.offset)
-
-
-def _read_to_last_nonzero(disk: Disk, path: Path, offset: int) -> bytes:
-    """The rest of the file without the zeros at its end, of which there may be far more than of anything."""
-    rest = bytearray()
-    zeros = 0
-    for chunk in read_chunks(disk, path, offset):
-        if chunk == bytes(len(chunk)):
-            zeros += len(chunk)
-            continue
-        written = chunk.rstrip(b"\0")
-        rest += bytes(zeros) + written
-        zeros = len(chunk) - len(written)
-    return bytes(rest)
 
 
 def _warn_if_log_is_short(snapshot: _Loaded, zxid: int) -> None:

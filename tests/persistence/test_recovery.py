@@ -188,12 +188,51 @@ def test_a_tear_in_an_earlier_file_is_harmless_if_nothing_is_missing(disk: Memor
     assert recovered(disk)[1].replayed_zxids == [1, 2, 3, 4, 5]
 
 
-def test_a_tear_in_an_earlier_file_is_a_hole_if_something_is_missing(disk: MemoryDisk) -> None:
+def test_a_tear_in_an_earlier_file_is_damage_if_something_is_missing(disk: MemoryDisk) -> None:
     put_snapshot(disk, 0)
     put_log(disk, 1, 2, 3, tail=encode_entries([payload(4)])[:30])
     put_log(disk, 5, 6)
-    with pytest.raises(CorruptLog, match="has a hole"):
+    with pytest.raises(CorruptLog, match=r"log\.1, byte 163: what follows zxid 0x3 is damaged"):
         recovered(disk)
+
+
+NEXT_EPOCH = 0x1_0000_0001
+
+
+def with_forty(disk: MemoryDisk) -> int:
+    """40 transactions of 200 bytes in one file, and an epoch that begins in the next; where the tenth is."""
+    put_snapshot(disk, 0)
+    entries = encode_entries([payload(zxid, b"x" * 200) for zxid in range(1, 41)])
+    disk.put(DATA / "log.1", FILE_HEADER + entries + bytes(1000))
+    put_log(disk, NEXT_EPOCH, NEXT_EPOCH + 1)
+    return len(FILE_HEADER) + 9 * (len(entries) // 40)
+
+
+@pytest.mark.parametrize("damage", ["length", "no length", "end mark", "sector", "cut", "garbage in zeros"])
+def test_damage_before_a_new_epoch_is_refused(disk: MemoryDisk, damage: str) -> None:
+    """The next file does not tell that anything is missing: the first zxid of an epoch may follow any."""
+    at = with_forty(disk)
+    content = disk._inode(DATA / "log.1").content
+    match damage:
+        case "length":
+            content[at + 9] ^= 1
+        case "no length":
+            content[at + 8 : at + 12] = bytes(4)
+        case "end mark":
+            content[at + 12 + 232] ^= 1
+        case "sector":
+            content[2560:3072] = bytes(512)
+        case "cut":
+            del content[at + 100 :]
+        case _:
+            content[-10] = 1
+    with pytest.raises(CorruptLog, match=r"log\.1, byte \d+: what follows zxid .* is damaged"):
+        recovered(disk)
+
+
+def test_an_epoch_may_begin_in_a_new_file(disk: MemoryDisk) -> None:
+    with_forty(disk)
+    assert recovered(disk)[0].zxid == NEXT_EPOCH + 1
 
 
 def broken_entry(zxid: int) -> bytes:

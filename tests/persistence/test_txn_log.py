@@ -143,6 +143,16 @@ def test_damage_to_the_log_being_written_shows_when_it_is_read(disk: MemoryDisk,
         zxids(log, 1)
 
 
+def test_damage_to_an_earlier_file_shows_when_it_is_read(disk: MemoryDisk, log: TxnLog) -> None:
+    """Also where the next file begins an epoch: a learner is sent nothing that has a hole."""
+    log.append_batch(payloads(1, 3))
+    log.roll()
+    log.append_batch(payloads(0x1_0000_0001, 0x1_0000_0002))
+    disk._inode(DATA / "log.1").content[16 + 49 + 9] ^= 1  # the second entry's length
+    with pytest.raises(CorruptLog, match=r"log\.1, byte 65: what follows zxid 0x1 is damaged"):
+        zxids(log, 1)
+
+
 def test_an_older_log_than_asked_for_is_not_an_error(log: TxnLog) -> None:
     """Whoever asks compares the first zxid it gets with the one it needs."""
     log.append_batch(payloads(50, 52))

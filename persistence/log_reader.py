@@ -7,7 +7,10 @@ is damage, also where the next file begins an epoch: nobody can tell what is mis
 two files it is refused: replaying what lies beyond would give a tree that never existed.
 
 A gap *inside* a file is not loss but history (some versions of Apache left transactions out when they
-synchronised a follower); those are read on with a warning, as Apache does.
+synchronised a follower, and none begins a new file when it was sent a snapshot); those are read on with a
+warning, as Apache does. But from what lies before a gap nobody may be brought up to date. Behind a snapshot
+the first zxid of an epoch leaves no gap: a server that was sent more than it logged has a snapshot of that.
+Before the snapshot it may hide one, so there only the very next zxid leaves none.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -78,7 +81,10 @@ class LogReader:
 
     Once exhausted, `last_zxid` is that of the newest entry (or `after`), and `tail` tells where the last
     file's entries end; what lies beyond is for the caller to judge. `live_end`, if given, is how much of the
-    last file is durable: all of that must be sound.
+    last file is durable: all of that must be sound. Up to `gapless_until` no gap is history.
+
+    `gapless_after` is then the zxid from which on the log is known to lack nothing, and `reaches_start` says
+    whether the entry `after` is among those read.
     """
 
     def __init__(
@@ -89,10 +95,17 @@ class LogReader:
         after: int,
         start: int = len(FILE_HEADER),
         live_end: int | None = None,
+        gapless_until: int = -1,
         on_read: Callable[[int], None] = lambda bytes_read: None,
     ) -> None:
         self.last_zxid = after
+        self.gapless_after = after
+        self.reaches_start = False
         self.tail: Tail | None = None
+        self._after = after
+        self._gapless_until = gapless_until
+        self._run_last = -1  # the last entry up to `after`,
+        self._run_first = -1  # and the first of those that lead to it one by one
         self._disk = disk
         self._files = files
         self._start = start
@@ -125,13 +138,25 @@ class LogReader:
                         self._note_gap(file, zxid, is_first, previous)
                     self.last_zxid = zxid
                     yield payload
+                elif zxid <= self._after:
+                    self._note_before_start(zxid)
                 is_first = False
 
+    def _note_before_start(self, zxid: int) -> None:
+        if zxid != self._run_last + 1:
+            self._run_first = zxid
+        self._run_last = zxid
+        if zxid == self._after:
+            self.reaches_start = True
+            self.gapless_after = self._run_first
+
     def _note_gap(self, file: LogFile, zxid: int, is_first: bool, previous: LogFile | None) -> None:
-        if not is_first:
-            log.warning("log_skips_zxids", file=str(file.path), after=hex(self.last_zxid), next=hex(zxid))
-        elif previous is not None:
+        if is_first and previous is not None:
             raise hole(f"{previous.path.name} and what came before it end", self.last_zxid, file, zxid)
+        if self.last_zxid < self._gapless_until:
+            raise hole("what came before ends", self.last_zxid, file, zxid)
+        log.warning("log_skips_zxids", file=str(file.path), after=hex(self.last_zxid), next=hex(zxid))
+        self.gapless_after = zxid
 
     def _check_earlier_end(self, file: LogFile, scanner: EntryScanner, following: LogFile) -> None:
         """What lies behind the last sound entry must be nothing, or something the next file repeats."""
@@ -168,7 +193,8 @@ def read_to_last_nonzero(disk: Disk, path: Path, offset: int) -> bytes:
 
 def hole(what_ends: str, last_zxid: int, file: LogFile, zxid: int) -> CorruptLog:
     return CorruptLog(
-        f"the log has a hole: {what_ends} at zxid {last_zxid:#x}, and {file.path.name} starts at {zxid:#x}",
+        f"the log has a hole: {what_ends} at zxid {last_zxid:#x}, and {file.path.name} goes on at {zxid:#x}. "
+        "What is missing may have been acknowledged",
         file=file.path,
         remedy=f"Put the missing log file back. {RESYNC_OR_RESTORE}",
     )

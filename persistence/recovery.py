@@ -3,9 +3,18 @@
 What always holds when `recover` returns: every transaction that was ever acknowledged has been replayed or
 was in the snapshot, in order, none left out. Where the files show otherwise, it raises instead. Everything in
 the log is replayed, whether it was committed or not: a quorum peer settles that with its leader.
+
+The log need not lead up to the snapshot. Apache keeps its old log when its leader sends it a snapshot, a
+crash may come between the two, and a server may have saved what the others' acks had committed before its own
+disk had logged it. Such a log is put aside, durably, before anybody is served: what follows it on disk from
+now on would look as if it followed it in history (the first zxid of an epoch may follow any), and its end may
+never have been committed. `Recovered.gapless_after` says from where on the log is known to have no gaps.
+
+A snapshot that cannot be loaded is no loss if an older one and the log lead up to it; the log must then hold
+the very transaction it is named by.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -15,8 +24,8 @@ import structlog
 from persistence.data_dirs import take_initialize_marker
 from persistence.disk import Disk, read_chunks
 from persistence.errors import RESYNC_OR_RESTORE, CorruptSnapshot, DataDirError
-from persistence.file_names import LogFile, SnapshotFile, is_unfinished
-from persistence.log_format import FILE_HEADER, follows
+from persistence.file_names import LogFile, SnapshotFile, aside_name, is_unfinished
+from persistence.log_format import FILE_HEADER, follows, zxid_of
 from persistence.log_reader import (
     LogReader,
     Tail,
@@ -84,11 +93,16 @@ class RecoveryOptions:
 
 @attrs.frozen(kw_only=True)
 class Recovered:
-    """What was found. `zxid` is -1 for an empty database that must not be trusted to be complete."""
+    """What was found. `zxid` is -1 for an empty database that must not be trusted to be complete.
+
+    Whoever has everything up to `gapless_after`, or to a later transaction of the log, can be brought up to
+    date from the log.
+    """
 
     zxid: int
     snapshot: SnapshotFile | None
     txns_replayed: int
+    gapless_after: int = 0
 
 
 def ignore_progress(what: str, bytes_done: int, bytes_total: int) -> None:
@@ -121,11 +135,16 @@ def recover(
         log.warning("snapshot_missing_trusted", logs=len(logs))
         target.restored(0)
     start = snapshot.file.zxid if snapshot is not None else 0
-    zxid, count = _replay(disk, log_dir, start, target, progress)
+    replayed = _replay(disk, log_dir, start, target, [] if snapshot is None else snapshot.unusable, progress)
     target.caught_up()
     if snapshot is not None:
-        _warn_if_log_is_short(snapshot, zxid)
-    return Recovered(zxid=zxid, snapshot=None if snapshot is None else snapshot.file, txns_replayed=count)
+        _warn_if_log_is_short(snapshot, replayed.zxid)
+    return Recovered(
+        zxid=replayed.zxid,
+        snapshot=None if snapshot is None else snapshot.file,
+        txns_replayed=replayed.count,
+        gapless_after=replayed.gapless_after,
+    )
 
 
 def _remove_leftovers(disk: Disk, snap_dir: Path, log_dir: Path) -> None:
@@ -164,17 +183,19 @@ def _start_empty(
 class _Loaded:
     file: SnapshotFile
     trailers: Trailers
+    unusable: list[SnapshotFile]  # newer ones
 
 
 def _load_newest(disk: Disk, snap_dir: Path, target: Restorable, progress: Progress) -> _Loaded | None:
     """Load the newest snapshot that can be. None only if there was never one worth the name."""
     snapshots = list_snapshots(disk, snap_dir)
-    for snapshot in snapshots[:_CANDIDATES_MAX]:
+    for number, snapshot in enumerate(snapshots[:_CANDIDATES_MAX]):
         if not looks_complete(disk, snapshot):
             log.warning("snapshot_incomplete", file=str(snapshot.path))
             continue
         try:
-            return _Loaded(snapshot, load_snapshot(disk, snapshot, target, progress))
+            trailers = load_snapshot(disk, snapshot, target, progress)
+            return _Loaded(snapshot, trailers, snapshots[:number])
         except CorruptSnapshot as error:
             log.error("snapshot_unusable", file=str(snapshot.path), problem=str(error))
             target.reset()
@@ -211,9 +232,24 @@ def _counted(chunks: Iterable[bytes], total: int, progress: Progress) -> Iterato
         yield chunk
 
 
-def _replay(disk: Disk, log_dir: Path, start: int, target: Restorable, progress: Progress) -> tuple[int, int]:
-    """Replay everything after zxid `start`; return the last zxid and the number of transactions."""
-    files = logs_holding(list_logs(disk, log_dir), start + 1)
+@attrs.frozen
+class _Replayed:
+    zxid: int  # of the last transaction
+    count: int
+    gapless_after: int
+
+
+def _replay(
+    disk: Disk,
+    log_dir: Path,
+    start: int,
+    target: Restorable,
+    unusable: list[SnapshotFile],
+    progress: Progress,
+) -> _Replayed:
+    """Replay everything after zxid `start`, and see that it leads to every snapshot that was of no use."""
+    every = list_logs(disk, log_dir)
+    files = logs_holding(every, start)
     if files and files[0].zxid > start and not follows(start, files[0].zxid):
         raise hole("the snapshot ends", start, files[0], files[0].zxid)
     total = sum(disk.size(file.path) for file in files)
@@ -224,16 +260,49 @@ def _replay(disk: Disk, log_dir: Path, start: int, target: Restorable, progress:
         done += size
         progress("log", done, total)
 
-    reader = LogReader(disk, files, after=start, on_read=on_read)
+    missing = {snapshot.zxid: snapshot for snapshot in unusable if snapshot.zxid > start}
+    reader = LogReader(disk, files, after=start, on_read=on_read, gapless_until=max(missing, default=-1))
     count = 0
+    first: int | None = None
     for payload in reader:
         target.replay(payload)
         count += 1
+        first = zxid_of(payload) if first is None else first
+        missing.pop(zxid_of(payload), None)
+    for snapshot in missing.values():
+        raise _not_replaced(snapshot, start, reader.last_zxid)
     if reader.tail is not None:
         _settle_tail(disk, reader.tail, reader.last_zxid)
         _make_safe(disk, reader.tail)
         progress("log", total, total)
-    return reader.last_zxid, count
+    if not reader.reaches_start:
+        _put_aside(disk, log_dir, _ended_before(every, start, first), start)
+    return _Replayed(reader.last_zxid, count, reader.gapless_after)
+
+
+def _not_replaced(snapshot: SnapshotFile, start: int, last_zxid: int) -> CorruptSnapshot:
+    return CorruptSnapshot(
+        f"this snapshot cannot be loaded, and what is there without it does not lead up to it: an older "
+        f"snapshot ends at {start:#x}, and the log at {last_zxid:#x}, without its zxid {snapshot.zxid:#x}. "
+        "Transactions up to that may have been acknowledged",
+        file=snapshot.path,
+        remedy=RESYNC_OR_RESTORE,
+    )
+
+
+def _ended_before(files: Sequence[LogFile], start: int, first: int | None) -> list[LogFile]:
+    """The logs without an entry behind the snapshot, of which the first one is `first`."""
+    if first is None:
+        return [file for file in files if file.zxid <= start]
+    return list(files[: files.index(logs_holding(files, first)[0])])
+
+
+def _put_aside(disk: Disk, log_dir: Path, files: list[LogFile], snapshot_zxid: int) -> None:
+    for file in files:
+        log.warning("log_put_aside", file=str(file.path), ends_before_snapshot=hex(snapshot_zxid))
+        disk.rename(file.path, file.path.with_name(aside_name(file.path.name)))
+    if files:
+        disk.sync_directory(log_dir)
 
 
 def _make_safe(disk: Disk, tail: Tail) -> None:

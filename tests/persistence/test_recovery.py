@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from random import Random
 
 import pytest
 from structlog.testing import capture_logs
@@ -73,19 +74,73 @@ def test_the_log_is_replayed_over_the_newest_snapshot(disk: MemoryDisk) -> None:
     assert tree.digest == (4, 77)
 
 
-def test_a_log_that_ends_before_the_snapshot_changes_nothing(disk: MemoryDisk) -> None:
-    """As after a learner was sent a snapshot."""
+@pytest.mark.parametrize("zxid", [0x2_0000_0000, 0x2_0000_0005, 5])
+def test_a_log_that_ends_before_the_snapshot_is_put_aside(disk: MemoryDisk, zxid: int) -> None:
+    """As after a learner was sent a snapshot: what is logged next would seem to follow the old log."""
     put_log(disk, 1, 2)
-    put_snapshot(disk, 0x2_0000_0000)
+    put_log(disk, 3, 4)
+    put_snapshot(disk, zxid)
     found, tree = recovered(disk)
-    assert (found.zxid, tree.replayed) == (0x2_0000_0000, [])
+    assert (found.zxid, tree.replayed, found.gapless_after) == (zxid, [], zxid)
+    disk.lose_power(Random(1))
+    assert sorted(disk.names(DATA)) == ["aside-log.1", "aside-log.3", f"snapshot.{zxid:x}"]
 
 
 def test_a_snapshot_bridges_what_the_log_lacks(disk: MemoryDisk) -> None:
     put_log(disk, 1, 2)
     put_snapshot(disk, 50)
     put_log(disk, 51, 52)
-    assert recovered(disk)[1].replayed_zxids == [51, 52]
+    found, tree = recovered(disk)
+    assert tree.replayed_zxids == [51, 52]
+    assert found.gapless_after == 50
+    assert sorted(disk.names(DATA)) == ["aside-log.1", "log.33", "snapshot.32"]
+
+
+@pytest.mark.parametrize(
+    ("zxids", "snapshot", "gapless_after"),
+    [
+        ([1, 2, 3, 4, 5], 4, 1),
+        ([1, 2, 4, 5, 6], 5, 4),  # a gap before the snapshot
+        ([1, 2, 3, 5, 6], 2, 5),  # and one behind it
+        ([1, 2, 0x1_0000_0001, 0x1_0000_0002], 0x1_0000_0001, 0x1_0000_0001),  # an epoch may hide one before
+        ([1, 2, 0x1_0000_0001, 0x1_0000_0002], 2, 1),  # but not behind it
+        ([1, 2, 0x2_0000_0001, 0x2_0000_0002], 0x2_0000_0000, 0x2_0000_0000),  # sent by a leader of Apache's
+    ],
+)
+def test_from_where_on_the_log_lacks_nothing(
+    disk: MemoryDisk, zxids: list[int], snapshot: int, gapless_after: int
+) -> None:
+    put_log(disk, *zxids)
+    put_snapshot(disk, snapshot)
+    assert recovered(disk)[0].gapless_after == gapless_after
+    assert disk.exists(DATA / "log.1")
+
+
+def test_a_log_that_ends_with_the_snapshot_is_kept(disk: MemoryDisk) -> None:
+    """As one that was rolled when the snapshot was taken."""
+    put_log(disk, 1, 2, 3)
+    put_snapshot(disk, 3)
+    put_log(disk, 4, 5)
+    assert recovered(disk)[0].gapless_after == 1
+    assert disk.exists(DATA / "log.1")
+
+
+@pytest.mark.parametrize("bad", [0x1_0000_0000, 0x1_0000_0003, 0x3_0000_0000])
+def test_an_unusable_snapshot_must_be_in_the_log(disk: MemoryDisk, bad: int) -> None:
+    """Where the log has no transaction of its zxid, it held what the log does not."""
+    put_snapshot(disk, 1)
+    put_log(disk, 1, 2, 0x1_0000_0001, 0x1_0000_0002)
+    disk.put(DATA / f"snapshot.{bad:x}", b"cut short")
+    with pytest.raises(CorruptSnapshot, match=rf"snapshot\.{bad:x}: this snapshot cannot be loaded, and"):
+        recovered(disk)
+
+
+def test_no_gap_is_history_before_an_unusable_snapshot(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 1)
+    put_log(disk, 1, 2, 5, 6)
+    disk.put(DATA / "snapshot.6", b"cut short")
+    with pytest.raises(CorruptLog, match=r"what came before ends at zxid 0x2, and log\.1 goes on at 0x5"):
+        recovered(disk)
 
 
 def test_a_new_epoch_starts_anew(disk: MemoryDisk) -> None:
@@ -119,7 +174,7 @@ def test_a_digest_from_before_the_snapshot_is_not_used(disk: MemoryDisk) -> None
 def test_a_corrupt_snapshot_gives_way_to_an_older_one(disk: MemoryDisk) -> None:
     put_snapshot(disk, 2)
     put_snapshot(disk, 4)
-    put_log(disk, 1, 2, 3, 4, 5)
+    put_log(disk, 1, 2, 3, 4, 5, 6, 7)
     disk._inode(DATA / "snapshot.4").content[100] ^= 1
     disk.put(DATA / "snapshot.5", b"cut short")
     disk.put(DATA / "snapshot.6.gz", b"\x1f\x8b and no more")
@@ -128,7 +183,7 @@ def test_a_corrupt_snapshot_gives_way_to_an_older_one(disk: MemoryDisk) -> None:
     assert found.snapshot is not None
     assert found.snapshot.zxid == 2
     assert tree.resets == 3
-    assert tree.replayed_zxids == [3, 4, 5]
+    assert tree.replayed_zxids == [3, 4, 5, 6, 7]
 
 
 def test_an_older_snapshot_needs_the_log_in_between(disk: MemoryDisk) -> None:
@@ -136,7 +191,7 @@ def test_an_older_snapshot_needs_the_log_in_between(disk: MemoryDisk) -> None:
     put_snapshot(disk, 8)
     put_log(disk, 9, 10)
     disk._inode(DATA / "snapshot.8").content[100] ^= 1
-    with pytest.raises(CorruptLog, match=r"the snapshot ends at zxid 0x2, and log\.9 starts at 0x9"):
+    with pytest.raises(CorruptLog, match=r"the snapshot ends at zxid 0x2, and log\.9 goes on at 0x9"):
         recovered(disk)
 
 
@@ -176,7 +231,7 @@ def test_a_missing_file_is_a_hole(disk: MemoryDisk) -> None:
     put_log(disk, 1, 2, 3)
     put_log(disk, 6, 7)
     with pytest.raises(
-        CorruptLog, match=r"log\.1 and what came before it end at zxid 0x3, and log\.6 starts at 0x6"
+        CorruptLog, match=r"log\.1 and what came before it end at zxid 0x3, and log\.6 goes on at 0x6"
     ):
         recovered(disk)
 

@@ -123,6 +123,11 @@ class Replica(Protocol):
     @property
     def committed_log(self) -> CommittedLog: ...
 
+    @property
+    def digest_mismatches(self) -> int:
+        """How often, since the process began, a transaction led to another tree than it says."""
+        ...
+
     # -- the log on disk
 
     def log(self, payload: bytes) -> None:
@@ -168,8 +173,9 @@ class Replica(Protocol):
     async def adopt_snapshot(self) -> None:
         """The tree came from a leader: make it our history on disk.
 
-        What the log holds beyond it goes first, then the tree is saved durably, then all older logs and
-        snapshots go."""
+        Everything that got into it while it was sent has been applied by now: from here on every digest must
+        be met. What the log holds beyond it goes first, then the tree is saved durably, then all older logs
+        and snapshots go."""
 
     async def reload(self) -> None:
         """Throw the tree away and load it from disk: what was in memory is not to be trusted."""

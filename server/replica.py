@@ -173,6 +173,10 @@ class Replica:
             return _NO_DATA
         return self.tree.last_zxid
 
+    @property
+    def digest_mismatches(self) -> int:
+        return self.stored.digest_mismatches
+
     def connections(self) -> Iterator[ClientConnection]:
         for front in self.fronts:
             yield from front.connections
@@ -325,6 +329,7 @@ class Replica:
         it. What lies before it may end too early, or may be wrong: a digest may have told. Whenever we are
         killed, what is on disk is one or the other (recovery.py finishes what is begun here).
         """
+        self.stored.settled()
         await self.log_drained()
         await self._give_up_snapshot()
         offload, zxid = self.world.snapshot_offload, self.tree.last_zxid
@@ -425,6 +430,7 @@ class Replica:
         for connection in list(self.connections()):
             connection.close()
         self._next_session_id = max(self._next_session_id, self.pipeline.sessions.next_id)
+        self.state.stats.digest_mismatches = self.stored.digest_mismatches
         self.tree.tracks_digest = self.config.digest_enabled and not isinstance(pipeline, OrderingPipeline)
         self.pipeline = pipeline
         self.begin_batch()

@@ -51,7 +51,7 @@ async def at_once(fn: Callable[[*Ts], T], *args: *Ts) -> T:
 
 
 def opened(disk: MemoryDisk, log_offload: Offload = at_once, **settings: Any) -> Replica:
-    config = ServerConfig(data_dir=DATA, preallocate_bytes=0, digest_enabled=False, **settings)
+    config = ServerConfig(**{"data_dir": DATA, "preallocate_bytes": 0, "digest_enabled": False, **settings})
     world = World(
         disk=disk,
         log_offload=log_offload,
@@ -355,6 +355,20 @@ async def test_what_leaves_a_hole_before_a_leaders_tree_goes() -> None:
         assert replica.logged_after(make_zxid(1, 1)) is None
         await logged(replica, creating(10, epoch=7))
     assert opened(disk).last_zxid == make_zxid(7, 10)
+
+
+async def test_a_damaged_tree_from_a_leader_is_noticed_once_it_is_ours() -> None:
+    """What comes behind the stream until NEWLEADER may be in it; what comes later is not."""
+    wrong = Txn(1, 7, make_zxid(1, 2), 1000, CREATE, (b"/x", b"\0\0\0\0", OPEN_ACL, 0, -1), 12345)
+    stream = await leaders_stream(creating(1))
+    async with running(MemoryDisk(), digest_enabled=True) as replica:
+        await restore(replica, stream, make_zxid(1, 1))
+        replica.apply(seal(wrong).payload)
+        assert replica.digest_mismatches == 0
+        await replica.adopt_snapshot()
+        wrong.zxid += 1
+        replica.apply(seal(wrong).payload)
+        assert replica.digest_mismatches == 1
 
 
 def is_gapless_from(replica: Replica, zxid: int) -> bool:

@@ -15,7 +15,7 @@ from jute.zxid import counter_of, epoch_of
 from persistence.epoch_files import ACCEPTED_EPOCH, CURRENT_EPOCH, read_epoch, write_epoch
 from quorum.epochs import EpochKeeper
 from quorum.leader import Leader
-from quorum.learner import Learning
+from quorum.learner import Doubts, Learning
 from quorum.membership import Membership
 from quorum.packets import (
     ACK,
@@ -170,6 +170,7 @@ class LearnerUnderTest:
     epochs: tuple[int, int] = (0, 0)  # accepted, current
     is_observer: bool = False
     needs_snapshot: bool = False
+    doubts: Doubts = attrs.field(factory=Doubts)
     ensemble: Ensemble = attrs.field(factory=ensemble_of)
     last_seen: Ensemble | None = None  # with it, or with `is_dynamic`, the members may change
     is_dynamic: bool = False
@@ -193,6 +194,7 @@ class LearnerUnderTest:
             epochs=keeper,
             is_observer=self.is_observer,
             needs_snapshot=self.needs_snapshot,
+            doubts=self.doubts,
             on_synced=self.synced_with.append,
         )
         return self.learning

@@ -183,8 +183,8 @@ class Leader:
     def _epoch_zxid(self) -> int:
         return make_zxid(self._agreement.epoch, 0)
 
-    def _connected(self, server_id: int, accepted_epoch: int) -> None:
-        if self._agreement.connected(server_id, accepted_epoch):
+    def _connected(self, server_id: int, accepted_epoch: int, *, is_observer: bool = False) -> None:
+        if self._agreement.connected(server_id, accepted_epoch, is_observer=is_observer):
             self._epochs.accept(self._agreement.epoch)  # before anybody is told
             self._membership.give_first_version(self._epoch_zxid)
             self._proposals = Proposals(
@@ -198,9 +198,9 @@ class Leader:
             )
             self._epoch_proposed.set()
 
-    def _epoch_acked(self, server_id: int, theirs: Summary) -> None:
+    def _epoch_acked(self, server_id: int, theirs: Summary, *, is_observer: bool = False) -> None:
         try:
-            is_accepted = self._agreement.acked(server_id, theirs)
+            is_accepted = self._agreement.acked(server_id, theirs, is_observer=is_observer)
         except PeerError:
             if self._agreement.is_hopeless:  # an election finds a leader sooner than our patience ends
                 self._give_up("there is no quorum without servers that know more than this one")
@@ -270,8 +270,8 @@ class Leader:
                         return f"only servers {sorted(self._alive())} are still there, which is no quorum"
 
     def _alive(self) -> set[int]:
-        alive = {each.server_id for each in self.learners.values() if self._tick <= each.deadline_tick}
-        return alive | {self._my_id}
+        followers = [each for each in self.learners.values() if not each.is_observer]
+        return {each.server_id for each in followers if self._tick <= each.deadline_tick} | {self._my_id}
 
     def _ping(self) -> None:
         ping = packet(PING, self.proposals.last_proposed)
@@ -321,7 +321,7 @@ class Leader:
             if info.server_id == self._my_id:
                 raise PeerError(f"another server has our id {self._my_id}")
             link.server_id = info.server_id
-            self._connected(info.server_id, epoch_of(zxid))
+            self._connected(info.server_id, epoch_of(zxid), is_observer=type_ == OBSERVERINFO)
             self._make_way_for(info.server_id, epoch_of(zxid))
             await self._epoch_proposed.wait()
             return Learner(
@@ -340,7 +340,8 @@ class Leader:
             type_, peer_zxid, data, _ = await link.receive()
             if type_ != ACKEPOCH:
                 raise PeerError(f"the epoch was answered with a packet of type {type_}")
-            self._epoch_acked(learner.server_id, Summary(read_int(data), peer_zxid))
+            summary = Summary(read_int(data), peer_zxid)
+            self._epoch_acked(learner.server_id, summary, is_observer=learner.is_observer)
             await self._epoch_accepted.wait()
         self._enter(learner)
         started_at = trio.current_time()
@@ -388,7 +389,8 @@ class Leader:
                 raise PeerError(f"NEWLEADER was answered with a packet of type {type_}")
             if zxid == self._epoch_zxid:
                 learner.is_synced = True
-                self._new_leader_acked(learner.server_id)
+                if not learner.is_observer:
+                    self._new_leader_acked(learner.server_id)
                 return early
             early = max(early, zxid)
 

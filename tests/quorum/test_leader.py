@@ -1011,3 +1011,34 @@ async def test_a_member_that_promised_a_later_epoch_ends_it_before_it_has_begun(
     assert "server 3 has accepted epoch 2" in str(ours.ended)
     assert first.is_closed()
     assert ours.established == []
+
+
+# --- Who says that it observes.
+
+
+async def test_an_observer_with_the_id_of_a_voter_counts_for_no_quorum(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """It does not log what it acknowledges. Neither the epoch nor the history is agreed on with it."""
+    leader = LeaderUnderTest(nursery)
+    await leader.leads()
+    liar = await leader.joined_by(1, is_observer=True)
+    assert liar.heard() == b""
+    assert leader.stored_epochs == (0, 0)
+    await leader.joined_by(3)
+    await liar.say(packet(ACKEPOCH, 0, int_data(0)))
+    await liar.say(packet(ACK, 1 << 32))
+    assert leader.established == []
+
+
+async def test_an_observer_does_not_keep_a_leader_in_office(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    leader = LeaderUnderTest(nursery)
+    await leader.leads()
+    follower = await leader.followed_by(1)
+    await leader.followed_by(3, is_observer=True, accepted=1)
+    await follower.hang_up()
+    for _ in range(4):
+        await pass_time(mock_clock, leader.settings.tick_s)
+    assert "which is no quorum" in str(leader.ended)

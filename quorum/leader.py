@@ -110,10 +110,13 @@ class Leader:
     async def lead(self) -> str:
         """Lead as long as a quorum follows; returns what ended it. Raises CannotListen."""
         listeners = await self._listen()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._accept, listeners)
-            reason = await self._hold_office()
-            nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._accept, listeners)
+                reason = await self._hold_office()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._membership.has_ready_follower = False
         return reason
 
     async def _listen(self) -> list[trio.abc.Listener[trio.abc.Stream]]:
@@ -266,12 +269,24 @@ class Leader:
                 self._ping()
                 if is_whole_tick:
                     self._tick += 1
+                    self._look_for_ready_follower()
                     if not self._has_quorums(self._alive()):
                         return f"only servers {sorted(self._alive())} are still there, which is no quorum"
 
     def _alive(self) -> set[int]:
         followers = [each for each in self.learners.values() if not each.is_observer]
         return {each.server_id for each in followers if self._tick <= each.deadline_tick} | {self._my_id}
+
+    def _look_for_ready_follower(self) -> None:
+        """An oracle may let us commit alone what a follower that has left would have acked; but not before we
+        have seen, at a tick, that it is gone."""
+        was_ready = self._membership.has_ready_follower
+        followers = [each for each in self.learners.values() if each.is_forwarding and not each.is_observer]
+        voters = self._membership.committed.voters
+        self._membership.has_ready_follower = any(each.server_id in voters for each in followers)
+        if was_ready and not self._membership.has_ready_follower:
+            self.proposals.commit()
+            self.proposals.end_batch()
 
     def _ping(self) -> None:
         ping = packet(PING, self.proposals.last_proposed)
@@ -470,3 +485,5 @@ class Leader:
         if not learner.is_observer:
             self.proposals.send_outstanding(learner)
         learner.is_forwarding = True
+        if not learner.is_observer and learner.server_id in self._membership.committed.voters:
+            self._membership.has_ready_follower = True

@@ -8,6 +8,7 @@ Without reconfig_enabled both are what the configuration file says, for ever.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 import structlog
@@ -40,7 +41,8 @@ class Membership:
             self.last_seen = last_seen
         self.reconfig_enabled = reconfig_enabled
         self._files = files
-        self._ask_oracle = ask_oracle
+        self._ask_oracle = None if ask_oracle is None else partial(self._ask_if_alone, ask_oracle)
+        self.has_ready_follower = False  # while we lead: then what it acks counts, and no oracle is asked
         self._me = committed.members[my_id]
         self._listeners: list[Callable[[], None]] = []
 
@@ -69,6 +71,9 @@ class Membership:
 
     def verifier_of(self, ensemble: Ensemble) -> QuorumVerifier:
         return verifier_of(ensemble, self._ask_oracle)
+
+    def _ask_if_alone(self, ask_oracle: Callable[[], bool]) -> bool:
+        return not self.has_ready_follower and ask_oracle()
 
     # -- changes
 

@@ -3,6 +3,7 @@
 Time stands still unless a test lets it pass; after everything that is said, all has happened that can.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -113,7 +114,13 @@ def _state_of(server: "LearnerUnderTest | LeaderUnderTest") -> tuple[MemoryDisk,
 
 def _membership_of(server: "LearnerUnderTest | LeaderUnderTest") -> Membership:
     is_dynamic = server.is_dynamic or server.last_seen is not None
-    return Membership(server.my_id, server.ensemble, last_seen=server.last_seen, reconfig_enabled=is_dynamic)
+    return Membership(
+        server.my_id,
+        server.ensemble,
+        last_seen=server.last_seen,
+        reconfig_enabled=is_dynamic,
+        ask_oracle=server.ask_oracle,
+    )
 
 
 class ScriptedPeer:
@@ -174,6 +181,7 @@ class LearnerUnderTest:
     ensemble: Ensemble = attrs.field(factory=ensemble_of)
     last_seen: Ensemble | None = None  # with it, or with `is_dynamic`, the members may change
     is_dynamic: bool = False
+    ask_oracle: Callable[[], bool] | None = None
     membership: Membership = attrs.field(init=False)
     settings: PeerSettings = attrs.field(factory=settings)
     network: MemoryNetwork = attrs.field(factory=MemoryNetwork)
@@ -248,6 +256,7 @@ class LeaderUnderTest:
     ensemble: Ensemble = attrs.field(factory=ensemble_of)
     last_seen: Ensemble | None = None  # with it, or with `is_dynamic`, the members may change
     is_dynamic: bool = False
+    ask_oracle: Callable[[], bool] | None = None
     membership: Membership = attrs.field(init=False)
     settings: PeerSettings = attrs.field(factory=settings)
     network: MemoryNetwork = attrs.field(factory=MemoryNetwork)

@@ -1042,3 +1042,46 @@ async def test_an_observer_does_not_keep_a_leader_in_office(
     for _ in range(4):
         await pass_time(mock_clock, leader.settings.tick_s)
     assert "which is no quorum" in str(leader.ended)
+
+
+# --- Two voters and an oracle.
+
+
+async def test_with_an_oracle_a_leader_still_waits_for_a_follower_that_is_there(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """What it committed alone the other could undo, if that one were chosen next. Once a tick has shown that
+    it is gone, the oracle decides."""
+    leader = LeaderUnderTest(nursery, ensemble=ensemble_of(2), ask_oracle=lambda: True)
+    await leader.leads()
+    assert leader.established == [1]
+    await leader.propose(b"alone")
+    assert leader.replica.history == [E1 + 1]
+    follower = await leader.followed_by(1, accepted=1)
+    await leader.propose(b"together")
+    assert leader.replica.history == [E1 + 1]
+    await follower.say(packet(ACK, E1 + 2))
+    assert leader.replica.history == [E1 + 1, E1 + 2]
+    await leader.propose(b"not acked")
+    await follower.hang_up()
+    assert leader.replica.history == [E1 + 1, E1 + 2]
+    await pass_time(mock_clock, leader.settings.tick_s)
+    assert leader.replica.history == [E1 + 1, E1 + 2, E1 + 3]
+    assert leader.ended is None
+
+
+async def test_a_follower_is_counted_in_one_term_of_office_alone(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """A leader that is not chosen steps down without its follower, and asks the oracle next time."""
+    chosen = [False]
+    leader = LeaderUnderTest(nursery, ensemble=ensemble_of(2), ask_oracle=lambda: chosen[0])
+    await leader.leads()
+    follower = await leader.followed_by(1)
+    assert leader.established == [1]
+    await follower.hang_up()
+    for _ in range(2):
+        await pass_time(mock_clock, leader.settings.tick_s)
+    assert "which is no quorum" in str(leader.ended)
+    chosen[0] = True
+    assert leader.membership.verifier().contains_quorum({2})

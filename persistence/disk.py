@@ -189,8 +189,11 @@ class RealDisk:
         self._locks[path] = fd  # the lock lasts as long as the descriptor
 
 
-# macOS has no fdatasync; its fsync covers more than we ask for.
-_sync_data = getattr(os, "fdatasync", os.fsync)
+def _sync_data(fd: int) -> None:
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)  # macOS: it covers more than we ask for
 
 
 def read_chunks(disk: Disk, path: Path, offset: int = 0) -> Iterator[bytes]:

@@ -10,6 +10,11 @@ disk had logged it. Such a log is put aside, durably, before anybody is served: 
 now on would look as if it followed it in history (the first zxid of an epoch may follow any), and its end may
 never have been committed. `Recovered.gapless_after` says from where on the log is known to have no gaps.
 
+A member of an ensemble whose data is damaged can be told to take everything from its leader (`is_to_fetch`).
+What it has is put aside then, but its epochs stay: it keeps its promises. Until a leader's tree is on its
+disk it is like a server whose empty database must not be trusted, whenever it is started: it has no vote,
+since it may have acknowledged what it no longer has.
+
 A snapshot that cannot be loaded is no loss if an older one and the log lead up to it; the log must then hold
 the very transaction it is named by.
 """
@@ -21,7 +26,7 @@ from typing import Protocol
 import attrs
 import structlog
 
-from persistence.data_dirs import take_initialize_marker
+from persistence.data_dirs import is_to_fetch, take_initialize_marker
 from persistence.disk import Disk, read_chunks
 from persistence.errors import RESYNC_OR_RESTORE, CorruptSnapshot, DataDirError
 from persistence.file_names import LogFile, SnapshotFile, aside_name, is_unfinished
@@ -86,6 +91,7 @@ class Restorable(Protocol):
 class RecoveryOptions:
     """The names in zoo.cfg are in the comments."""
 
+    has_leader: bool = False  # it is a member of an ensemble
     trust_empty: bool = False  # snapshot.trust.empty
     db_autocreate: bool = True  # db.autocreate
     snapshots: SnapshotOptions = attrs.field(factory=SnapshotOptions)
@@ -119,6 +125,8 @@ def recover(
 ) -> Recovered:
     """Bring `target`, fresh and empty, to the last transaction on disk."""
     _remove_leftovers(disk, snap_dir, log_dir)
+    if is_to_fetch(disk, snap_dir):
+        return _forget_everything(disk, snap_dir, log_dir, options)
     may_be_empty = take_initialize_marker(disk, log_dir) or options.db_autocreate
     snapshot = _load_newest(disk, snap_dir, target, progress)
     if snapshot is None:
@@ -165,6 +173,23 @@ def _ends_in_its_header(disk: Disk, file: LogFile) -> bool:
     if disk.size(file.path) >= len(FILE_HEADER):
         return False
     return FILE_HEADER.startswith(b"".join(read_chunks(disk, file.path)))
+
+
+def _forget_everything(disk: Disk, snap_dir: Path, log_dir: Path, options: RecoveryOptions) -> Recovered:
+    if not options.has_leader:
+        raise DataDirError(
+            "fetch-from-leader is there, and a standalone server has no leader",
+            file=snap_dir.parent,
+            remedy="Remove the file. Damaged data of a standalone server needs a backup",
+        )
+    log.warning("everything_will_be_fetched", directory=str(snap_dir))
+    for snapshot in list_snapshots(disk, snap_dir):
+        _rename_aside(disk, snapshot.path)
+    for file in list_logs(disk, log_dir):
+        _rename_aside(disk, file.path)
+    for directory in dict.fromkeys((snap_dir, log_dir)):
+        disk.sync_directory(directory)
+    return Recovered(zxid=_NO_DATA, snapshot=None, txns_replayed=0)
 
 
 def _start_empty(
@@ -300,9 +325,13 @@ def _ended_before(files: Sequence[LogFile], start: int, first: int | None) -> li
 def _put_aside(disk: Disk, log_dir: Path, files: list[LogFile], snapshot_zxid: int) -> None:
     for file in files:
         log.warning("log_put_aside", file=str(file.path), ends_before_snapshot=hex(snapshot_zxid))
-        disk.rename(file.path, file.path.with_name(aside_name(file.path.name)))
+        _rename_aside(disk, file.path)
     if files:
         disk.sync_directory(log_dir)
+
+
+def _rename_aside(disk: Disk, path: Path) -> None:
+    disk.rename(path, path.with_name(aside_name(path.name)))
 
 
 def _make_safe(disk: Disk, tail: Tail) -> None:

@@ -220,7 +220,8 @@ def purge(disk: Disk, snap_dir: Path, log_dir: Path, retain_count: int) -> list[
     snapshots = reversed(list_snapshots(disk, snap_dir))
     removable = [snapshot.path for snapshot in snapshots if snapshot.zxid < oldest]
     removable += [file.path for file in logs if file not in needed]
-    removable += _put_aside_before(disk, log_dir, oldest)
+    for directory in dict.fromkeys((snap_dir, log_dir)):
+        removable += _put_aside_before(disk, directory, oldest)
     for path in removable:
         log.info("purged", file=str(path))
         disk.unlink(path)

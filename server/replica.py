@@ -23,7 +23,7 @@ import trio
 
 from jute.primitives import encode_ustring
 from jute.zxid import format_zxid
-from persistence.data_dirs import DataDirs, open_data_dirs
+from persistence.data_dirs import DataDirs, has_fetched, open_data_dirs
 from persistence.errors import RESYNC_OR_RESTORE, DataDirError
 from persistence.file_names import Compression
 from persistence.log_format import zxid_of
@@ -337,6 +337,7 @@ class Replica:
         await self.take_snapshot()
         await offload(self._remove_snapshots_after, zxid)
         await offload(self._remove_before, zxid)
+        await offload(has_fetched, self.world.disk, self.dirs.snap_dir)
         self._gapless_after = zxid
         self._is_loaded = True
         self._is_ahead_of_log = False
@@ -646,6 +647,7 @@ def snapshot_options(config: ServerConfig) -> SnapshotOptions:
 
 def recovery_options(config: ServerConfig) -> RecoveryOptions:
     return RecoveryOptions(
+        has_leader=config.is_distributed,
         trust_empty=config.snapshot_trust_empty,
         db_autocreate=config.db_autocreate,
         snapshots=snapshot_options(config),

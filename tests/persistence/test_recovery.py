@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from structlog.testing import capture_logs
 
+from persistence.data_dirs import has_fetched
 from persistence.errors import CorruptLog, CorruptSnapshot, DataDirError
 from persistence.file_names import Compression
 from persistence.log_format import FILE_HEADER, encode_entries
@@ -315,7 +316,7 @@ def test_a_damaged_snapshot_and_log_name_the_remedy(disk: MemoryDisk) -> None:
         recovered(disk)
     assert failure.value.file == DATA / "log.1"
     assert failure.value.offset == 114
-    assert "let it fetch the data from the leader" in failure.value.remedy
+    assert "takes everything from its leader" in failure.value.remedy
 
 
 def test_a_torn_tail_is_cut_and_the_next_entry_goes_elsewhere(disk: MemoryDisk) -> None:
@@ -432,3 +433,33 @@ def test_separate_directories(disk: MemoryDisk) -> None:
     found, tree = recovered(disk, log_dir=logs)
     assert found.zxid == 9
     assert tree.replayed_zxids == [7, 8, 9]
+
+
+MEMBER = RecoveryOptions(has_leader=True)
+
+
+def test_a_member_can_be_told_to_fetch_everything(disk: MemoryDisk) -> None:
+    """What it has is put aside, its promises are kept, and it does not vote; however often it is started."""
+    put_snapshot(disk, 2)
+    put_log(disk, 1, 2, tail=broken_entry(3) + encode_entries([payload(4)]))
+    disk.put(DATA / "acceptedEpoch", b"7")
+    with pytest.raises(CorruptLog, match="create an empty file `fetch-from-leader` in its dataDir"):
+        recovered(disk, MEMBER)
+    disk.put(DATA.parent / "fetch-from-leader", b"")
+    for _ in range(2):
+        found, tree = recovered(disk, MEMBER)
+        assert (found.zxid, tree.replayed) == (-1, [])
+        disk.lose_power(Random(2))
+        assert sorted(disk.names(DATA)) == ["acceptedEpoch", "aside-log.1", "aside-snapshot.2"]
+    has_fetched(disk, DATA)
+    disk.lose_power(Random(2))
+    assert not disk.exists(DATA.parent / "fetch-from-leader")
+
+
+def test_a_standalone_server_has_nobody_to_fetch_from(disk: MemoryDisk) -> None:
+    """It would start with nothing."""
+    put_snapshot(disk, 2)
+    disk.put(DATA.parent / "fetch-from-leader", b"")
+    with pytest.raises(DataDirError, match="Remove the file"):
+        recovered(disk)
+    assert disk.names(DATA) == ["snapshot.2"]

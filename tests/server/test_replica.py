@@ -37,10 +37,12 @@ from server.stored_tree import StoredTree
 from server.txns import CREATE, CREATE_SESSION, Txn, seal
 from server.world import World
 from tests.persistence.memory_disk import Killed, MemoryDisk
+from tests.quorum.scripted_peers import ensemble_of
 
 DATA = Path("/data")
 LOGS = DATA / "version-2"
 SERVER_ID = 5
+MEMBER: dict[str, Any] = {"ensemble": ensemble_of()}
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -403,6 +405,26 @@ async def test_a_crash_while_a_leaders_tree_is_adopted_leaves_no_log_with_a_hole
             assert is_gapless_from(replica, make_zxid(1, 1))
         assert is_gapless_from(opened(disk), make_zxid(1, 1))
     assert adopted > 1
+
+
+async def test_who_was_told_to_fetch_everything_votes_once_it_has() -> None:
+    """Not before: it may have acknowledged what it no longer has. Nor if it is started in between."""
+    disk = MemoryDisk()
+    stream = await leaders_stream(creating(1), creating(2), creating(3))
+    async with running(disk, **MEMBER) as replica:
+        await logged(replica, creating(1), creating(2))
+    disk.put(DATA / "fetch-from-leader", b"")
+    for _ in range(2):
+        async with running(disk, **MEMBER) as replica:
+            assert replica.last_zxid == -1
+            await replica.retire()
+            assert replica.last_zxid == -1
+    async with running(disk, **MEMBER) as replica:
+        await restore(replica, stream, make_zxid(1, 3))
+        await replica.adopt_snapshot()
+        assert replica.last_zxid == make_zxid(1, 3)
+    assert not disk.exists(DATA / "fetch-from-leader")
+    assert opened(disk, **MEMBER).last_zxid == make_zxid(1, 3)
 
 
 class HeldLog:

@@ -102,7 +102,7 @@ class Replica:
             upgrades_sessions=config.local_sessions_upgrading_enabled,
         )
         self.txn_log = _txn_log(config, world, dirs)
-        self.writer = LogWriter(self.txn_log, world.log_offload, clock=world.stopwatch)
+        self.writer = LogWriter(self.txn_log, world.log_offload, world.log_begin)
         self.fronts: list[Front] = []
         self.recovered = Recovered(zxid=_NO_DATA, snapshot=None, txns_replayed=0)
         self._next_session_id = first_session_id(server_id, world.clock.wall_ms())

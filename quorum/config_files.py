@@ -18,6 +18,7 @@ from pathlib import Path
 import structlog
 
 from persistence.disk import Disk, read_chunks, replace_file
+from persistence.errors import DataDirError
 from quorum.errors import MembersNotSaved
 from quorum.server_lines import Ensemble, config_text, is_membership_key, read_config_text
 from quorum.setting_text import BadValue, trimmed
@@ -73,14 +74,20 @@ class ConfigFiles:
         )
 
     def load_next(self) -> Ensemble | None:
-        """What was proposed when we stopped, if it is not in force yet."""
+        """What was proposed when we stopped, if it is not in force yet.
+
+        It was acknowledged, perhaps, and a crash does not leave it in part: if it cannot be read it is
+        damaged, and we must not go on as if it had never been. Raises DataDirError then."""
         if not self._disk.exists(self.next_file):
             return None
         try:
             return read_config_text(self._read(self.next_file).decode("latin-1"), multi_address=True)
-        except (OSError, BadValue) as failure:
-            log.warning("next_members_not_read", file=str(self.next_file), reason=str(failure))
-            return None
+        except BadValue as failure:
+            raise DataDirError(
+                f"the members proposed last cannot be read: {failure}. Quorums could be counted without them",
+                file=self.next_file,
+                remedy="Copy the file from another member, or remove it if no reconfiguration was under way",
+            ) from failure
 
     def save_active(self, ensemble: Ensemble, *, lists_client_address: bool) -> bool:
         """Say whether it could be saved. `lists_client_address`: so does our own line, which `F` must not

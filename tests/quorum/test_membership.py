@@ -10,6 +10,7 @@ import javaproperties
 import pytest
 
 from persistence.disk import read_chunks
+from persistence.errors import DataDirError
 from quorum.config_files import ConfigFiles, without_members
 from quorum.errors import MembersNotSaved
 from quorum.membership import Membership
@@ -103,7 +104,8 @@ def test_what_is_proposed_is_found_again_after_a_restart(disk: MemoryDisk) -> No
     again = Membership(1, at_start(), last_seen=found, reconfig_enabled=True)
     assert again.last_seen.version == SECOND
     disk.put(F.with_name("zoo.cfg.dynamic.next"), b"server.1=nonsense")
-    assert ConfigFiles(disk, F).load_next() is None
+    with pytest.raises(DataDirError, match=r"zoo\.cfg\.dynamic\.next: the members proposed last"):
+        ConfigFiles(disk, F).load_next()
 
 
 def test_what_was_never_agreed_on_gives_way_to_what_a_leader_says(disk: MemoryDisk) -> None:

@@ -61,8 +61,10 @@ class Disk(Protocol):
         """A new empty file; one of the same name is emptied."""
         ...
 
-    def truncate(self, path: Path, size: int) -> None:
-        """Cut the file to `size` bytes, durably."""
+    def truncate(self, path: Path, size: int, ending: bytes = b"") -> None:
+        """Let the file have `size` bytes and these behind them, durably.
+
+        After a crash the file is as it was, or has the ending at its place, and maybe more behind it."""
         ...
 
     def sync_file(self, path: Path) -> None:
@@ -146,10 +148,13 @@ class RealDisk:
     def create(self, path: Path) -> WritableFile:
         return RealFile(path)
 
-    def truncate(self, path: Path, size: int) -> None:
+    def truncate(self, path: Path, size: int, ending: bytes = b"") -> None:
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            os.ftruncate(fd, size)
+            if ending:
+                os.pwrite(fd, ending, size)
+                os.fsync(fd)
+            os.ftruncate(fd, size + len(ending))
             os.fsync(fd)
         finally:
             os.close(fd)

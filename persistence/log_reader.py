@@ -23,7 +23,17 @@ import structlog
 from persistence.disk import READ_CHUNK_BYTES, Disk, read_chunks
 from persistence.errors import RESYNC_OR_RESTORE, CorruptLog
 from persistence.file_names import LogFile, parse_log
-from persistence.log_format import FILE_HEADER, End, EntryScanner, follows, is_header, zxid_of
+from persistence.log_format import (
+    FILE_HEADER,
+    End,
+    EntryScanner,
+    follows,
+    growth_of,
+    is_header,
+    mark_behind,
+    marked_batch_bytes,
+    zxid_of,
+)
 
 log = structlog.get_logger()
 
@@ -159,9 +169,14 @@ class LogReader:
         self.gapless_after = zxid
 
     def _check_earlier_end(self, file: LogFile, scanner: EntryScanner, following: LogFile) -> None:
-        """What lies behind the last sound entry must be nothing, or something the next file repeats."""
+        """What lies behind the last sound entry must be the mark of its batch, or nothing where there are no
+        marks; or something the next file repeats."""
         rest = read_to_last_nonzero(self._disk, file.path, scanner.offset)
-        if not rest:
+        if marked_growth(self._disk, file) is None:
+            is_complete = not rest
+        else:
+            is_complete = marked_batch_bytes(rest, scanner.offset) is not None
+        if is_complete:
             return
         if scanner.end is End.BAD_CHECKSUM or following.zxid > self.last_zxid + 1:
             raise damaged(file, scanner.offset, self.last_zxid)
@@ -175,6 +190,18 @@ class LogReader:
                 offset=scanner.offset,
                 remedy=RESYNC_OR_RESTORE,
             )
+
+
+def marked_growth(disk: Disk, file: LogFile) -> int | None:
+    """By how much the file grows at a time; None if it has no marks."""
+    with closing(disk.open(file.path)) as source:
+        return growth_of(source.read(len(FILE_HEADER)))
+
+
+def cut_log(disk: Disk, file: LogFile, offset: int) -> None:
+    """Let the file end behind the entry that ends at `offset`, durably, and show that it is meant to."""
+    ending = b"" if marked_growth(disk, file) is None else mark_behind(0, offset)
+    disk.truncate(file.path, offset, ending)
 
 
 def read_to_last_nonzero(disk: Disk, path: Path, offset: int) -> bytes:

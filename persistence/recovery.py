@@ -30,20 +30,22 @@ from persistence.data_dirs import is_to_fetch, take_initialize_marker
 from persistence.disk import Disk, read_chunks
 from persistence.errors import RESYNC_OR_RESTORE, CorruptSnapshot, DataDirError
 from persistence.file_names import LogFile, SnapshotFile, aside_name, is_unfinished
-from persistence.log_format import FILE_HEADER, follows, zxid_of
+from persistence.log_format import FILE_HEADER, final_mark, follows, marked_batch_bytes, zxid_of
 from persistence.log_reader import (
     LogReader,
     Tail,
+    cut_log,
     damaged,
     hole,
     list_logs,
     logs_holding,
+    marked_growth,
     read_to_last_nonzero,
 )
 from persistence.snapshot_compression import unpacked
 from persistence.snapshot_format import Acl, FileDecoder, Node, Session, SnapshotSource, Trailers
 from persistence.snapshots import SnapshotOptions, list_snapshots, looks_complete, take_snapshot_now
-from persistence.torn_tail import is_torn_write, sound_entries
+from persistence.torn_tail import is_torn_batch, is_torn_write, sound_entries
 
 log = structlog.get_logger()
 
@@ -345,9 +347,18 @@ def _settle_tail(disk: Disk, tail: Tail, last_zxid: int) -> None:
     """Cut off what a crash left of an unfinished write, so that no other reader stumbles over it."""
     path = tail.file.path
     rest = read_to_last_nonzero(disk, path, tail.offset)
-    if not rest:
-        return
-    if not is_torn_write(rest, tail.offset, last_zxid):
+    growth_bytes = marked_growth(disk, tail.file)
+    if growth_bytes is None:
+        if not rest:
+            return
+        is_torn = is_torn_write(rest, tail.offset, last_zxid)
+    else:
+        if final_mark(rest, tail.offset) == (0, marked_batch_bytes(rest, tail.offset)):
+            return
+        is_torn = is_torn_batch(
+            rest, tail.offset, last_zxid, growth_bytes=growth_bytes, file_bytes=disk.size(path)
+        )
+    if not is_torn:
         raise damaged(tail.file, tail.offset, last_zxid)
     log.warning(
         "log_torn_tail_cut",
@@ -357,7 +368,7 @@ def _settle_tail(disk: Disk, tail: Tail, last_zxid: int) -> None:
         entries_behind_the_tear=sum(1 for _ in sound_entries(rest, last_zxid)),
         last_zxid=hex(last_zxid),
     )
-    disk.truncate(path, tail.offset)
+    cut_log(disk, tail.file, tail.offset)
 
 
 def _warn_if_log_is_short(snapshot: _Loaded, zxid: int) -> None:

@@ -217,9 +217,14 @@ class MountedDisk:
         self._directory(path).change(lambda names: names.__setitem__(path.name, inode))
         return OpenedForWriting(self, inode)
 
-    def truncate(self, path: Path, size: int) -> None:
+    def truncate(self, path: Path, size: int, ending: bytes = b"") -> None:
+        inode = self._inode(path)
+        if ending:
+            self._act("truncate")
+            inode.write_at(size, ending)
+            inode.sync()
         self._act("truncate")
-        self._inode(path).truncate(size)
+        inode.truncate(size + len(ending))
 
     def sync_file(self, path: Path) -> None:
         self._act("sync_file")
@@ -300,7 +305,8 @@ class OpenedForWriting:
 
     def write_at(self, offset: int, data: bytes) -> None:
         def write_a_part() -> None:
-            self._inode.write_at(offset, data[: self._mounted.disk.chance.randint(0, len(data))])
+            end = offset + self._mounted.disk.chance.randint(0, len(data))
+            self._inode.write_at(offset, data[: max(0, end - end % SECTOR_BYTES - offset)])
 
         self._mounted._act("write_at", write_a_part)
         self._inode.write_at(offset, data)

@@ -3,7 +3,7 @@
 Whatever was acknowledged is there after a start, or the server refuses to start and says which file, where,
 what could be lost and what can be done. Two things cannot be told from what a crash leaves, and are cut off:
 the sector at the very end of the newest log, if all of it is zero (a batch of which nothing was written but
-its beginning), and a newest log that is shorter than its header (Apache creates a log before it writes to it).
+its beginning), and a newest log shorter than its header (Apache creates a log before it writes to it).
 """
 
 from collections import Counter

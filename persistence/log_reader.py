@@ -176,11 +176,19 @@ class LogReader:
             is_complete = not rest
         else:
             is_complete = marked_batch_bytes(rest, scanner.offset) is not None
-        if is_complete:
+        if is_complete or self.ends_with_start(file, scanner.offset):
             return
         if scanner.end is End.BAD_CHECKSUM or following.zxid > self.last_zxid + 1:
             raise damaged(file, scanner.offset, self.last_zxid)
         log.warning("log_torn_in_earlier_file", file=str(file.path), offset=scanner.offset)
+
+    def ends_with_start(self, file: LogFile, offset: int) -> bool:
+        """Is the entry `after` the last one of the file, which ends with it, at `offset`?
+
+        So Apache's server leaves a log of ours when its leader tells it to cut that back: without a mark, but
+        it takes a snapshot that ends with the same transaction."""
+        is_last = self.reaches_start and self.last_zxid == self._after >= file.zxid
+        return is_last and self._disk.size(file.path) == offset
 
     def _check_live_end(self, file: LogFile, scanner: EntryScanner) -> None:
         if self._live_end is not None and scanner.offset != self._live_end:

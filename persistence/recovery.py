@@ -299,7 +299,8 @@ def _replay(
     for snapshot in missing.values():
         raise _not_replaced(snapshot, start, reader.last_zxid)
     if reader.tail is not None:
-        _settle_tail(disk, reader.tail, reader.last_zxid)
+        if not reader.ends_with_start(reader.tail.file, reader.tail.offset):
+            _settle_tail(disk, reader.tail, reader.last_zxid)
         _make_safe(disk, reader.tail)
         progress("log", total, total)
     if not reader.reaches_start:

@@ -15,6 +15,7 @@ from persistence.log_format import FILE_HEADER, encode_entries
 from persistence.recovery import RecoveryOptions, recover
 from persistence.snapshot_format import Node
 from persistence.snapshots import SnapshotOptions, take_snapshot_now
+from persistence.txn_log import TxnLog
 from tests.persistence.fake_tree import DATA, FakeTree, payload, payloads, recovered
 from tests.persistence.memory_disk import MemoryDisk
 from tests.persistence.test_snapshot_format import GOLDEN, golden_tree
@@ -463,3 +464,20 @@ def test_a_standalone_server_has_nobody_to_fetch_from(disk: MemoryDisk) -> None:
     with pytest.raises(DataDirError, match="Remove the file"):
         recovered(disk)
     assert disk.names(DATA) == ["snapshot.2"]
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_our_log_that_apaches_server_cut_back_is_complete(disk: MemoryDisk, goes_on: bool) -> None:
+    """Without the mark that was behind it, but with a snapshot that ends where it does."""
+    recovered(disk)
+    log = TxnLog(disk, DATA)
+    log.append_batch(payloads(1, 5))
+    log.close()
+    entries = encode_entries(payloads(1, 3))
+    del disk._inode(DATA / "log.1").content[len(FILE_HEADER) + len(entries) :]
+    with pytest.raises(CorruptLog, match="what follows zxid 0x3 is damaged"):
+        recovered(disk)
+    put_snapshot(disk, 3)
+    if goes_on:
+        put_log(disk, NEXT_EPOCH, NEXT_EPOCH + 1)
+    assert recovered(disk)[0].zxid == (NEXT_EPOCH + 1 if goes_on else 3)

@@ -74,6 +74,11 @@ def growth_of(head: bytes) -> int | None:
     return int.from_bytes(head[12:16], "big") if head[8:12] == _MARKED else None
 
 
+def without_marks(head: bytes) -> bytes:
+    """The header for a copy of the file that has its entries alone: like one of Apache's."""
+    return head[:8] + FILE_HEADER[8:] if growth_of(head) is not None else head
+
+
 def mark_behind(batch_bytes: int, offset: int) -> bytes:
     """The mark of a batch of this size that ends at `offset`."""
     size = batch_bytes.to_bytes(4, "big")

@@ -236,11 +236,13 @@ def hole(what_ends: str, last_zxid: int, file: LogFile, zxid: int) -> CorruptLog
 
 
 def damaged(file: LogFile, offset: int, last_zxid: int) -> CorruptLog:
+    path = file.path
     return CorruptLog(
         f"what follows zxid {last_zxid:#x} is damaged; a write cut short by a crash does not look like this. "
         "It may have been acknowledged, and a server that starts without it would lose it",
-        file=file.path,
+        file=path,
         offset=offset,
-        remedy=f"{RESYNC_OR_RESTORE}, or `truncate -s {offset} {file.path}` and removing all later logs, "
-        f"which gives up every transaction after {last_zxid:#x}",
+        remedy=f"{RESYNC_OR_RESTORE}. To give up every transaction after {last_zxid:#x}, remove all later "
+        f"logs and let this one end here, as one of Apache's: `truncate -s {offset} {path} && "
+        f"head -c 8 /dev/zero | dd of={path} bs=1 seek=8 conv=notrunc`",
     )

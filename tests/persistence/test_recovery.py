@@ -1,5 +1,6 @@
 """Start-up: which snapshot, which entries, and when to refuse."""
 
+import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from persistence.data_dirs import has_fetched
+from persistence.disk import RealDisk
 from persistence.errors import CorruptLog, CorruptSnapshot, DataDirError
 from persistence.file_names import Compression
 from persistence.log_format import FILE_HEADER, encode_entries
@@ -481,3 +483,21 @@ def test_our_log_that_apaches_server_cut_back_is_complete(disk: MemoryDisk, goes
     if goes_on:
         put_log(disk, NEXT_EPOCH, NEXT_EPOCH + 1)
     assert recovered(disk)[0].zxid == (NEXT_EPOCH + 1 if goes_on else 3)
+
+
+def test_the_remedy_that_gives_up_transactions_works(tmp_path: Path) -> None:
+    """As it is printed, in a shell."""
+    real = RealDisk()
+    take_snapshot_now(real, tmp_path, FakeTree(), SnapshotOptions())
+    log = TxnLog(real, tmp_path)
+    for zxid in range(1, 6):
+        log.append_batch([payload(zxid)])
+    log.close()
+    with (tmp_path / "log.1").open("r+b") as file:
+        file.seek(len(FILE_HEADER) + 3 * 49 + 20)
+        file.write(b"\xff")
+    with pytest.raises(CorruptLog) as refusal:
+        recover(real, tmp_path, tmp_path, FakeTree(), RecoveryOptions())
+    command = refusal.value.remedy.split("`")[-2]
+    subprocess.run(command, shell=True, check=True, stderr=subprocess.DEVNULL)
+    assert recover(real, tmp_path, tmp_path, FakeTree(), RecoveryOptions()).zxid == 3

@@ -17,6 +17,8 @@ history, and everything else is held against it:
   watches           an event is the first thing that happened to what is watched, it comes once, and before
                     any answer that shows its effect; one that stays is told everything, once
   sessions          expire when nobody was heard for their timeout, not before; ephemerals go with them
+  stored history    from the newest snapshot to the last entry of a log, and from its first entry on, nothing
+                    committed is missing: on every disk, whenever a machine goes down or a server serves
   equal trees       once all is quiet, every server has the tree that the history makes
 """
 
@@ -44,7 +46,9 @@ from jute.errors import (
 from jute.opcodes import CreateMode, OpCode
 from jute.txn_records import CreateSessionTxn, CreateTxn, DeleteTxn, ErrorTxn, MultiTxn, SetDataTxn, TxnRecord
 from persistence.log_format import zxid_of
+from tests.sim.disk import VirtualDisk
 from tests.sim.model import Entry, History, Node, follows, parent_of, parts_of
+from tests.sim.stored_history import gap_on
 
 Operation = CreateRequest | SetDataRequest | DeleteRequest | CheckVersionRequest
 STANDALONE_EPOCH = 0
@@ -171,6 +175,13 @@ class Checker:
         if before is not None and not follows(before, zxid):
             self.note(f"{server} applies 0x{zxid:x} after 0x{before:x}")
         self.applied_zxid[server] = zxid
+
+    def check_disk(self, server: str, disk: VirtualDisk, *, must_reach_snapshot: bool) -> None:
+        """Nothing that was committed is missing between its files."""
+        if not disk.is_damaged:
+            gap = gap_on(disk, self.history.zxids, must_reach_snapshot=must_reach_snapshot)
+            if gap is not None:
+                self.note(f"on the disk of {server}, {gap}")
 
     def server_restarts_from(self, server: str, zxid: int | None) -> None:
         """Its tree was replaced: what it applies next follows this, if that is known."""

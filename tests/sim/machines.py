@@ -12,7 +12,7 @@ from random import Random
 import trio
 
 from jute.zxid import epoch_of
-from persistence.errors import StorageError
+from persistence.errors import CorruptLog, CorruptSnapshot, StorageError
 from server.replica import Replica
 from tests.sim.checkers import Checker
 from tests.sim.disk import MountedDisk, VirtualDisk, VirtualOffload
@@ -23,14 +23,21 @@ START_MS = 1_000_000
 START_WALL_MS = 1_700_000_000_000
 
 
-class MachineClock:
-    """Meets server.clock.Clock. The wall clock can be set, the other one only goes on."""
+# A sync in the event loop that takes less than this is not modelled as a stop of the process.
+_HELD_S_MIN = 0.004
 
-    def __init__(self) -> None:
+
+class MachineClock:
+    """Meets server.clock.Clock. The wall clock can be set, the other one only goes on: from another number
+    at each boot, and on each machine a little faster or slower than on others."""
+
+    def __init__(self, rate: float) -> None:
         self.wall_offset_ms = 0
+        self.start_ms = START_MS
+        self._rate = rate
 
     def now_ms(self) -> int:
-        return START_MS + int(trio.current_time() * 1000)
+        return self.start_ms + int(trio.current_time() * 1000 * self._rate)
 
     def wall_ms(self) -> int:
         return START_WALL_MS + int(trio.current_time() * 1000) + self.wall_offset_ms
@@ -49,15 +56,20 @@ class Machine:
         chance: Random,
         counts: Counter[str],
         trace: Callable[[str, str], None],
+        clock_rate: float = 1.0,
     ) -> None:
         self.name = name
         self.disk = VirtualDisk(Random(chance.random()))
-        self.clock = MachineClock()
+        self.clock = MachineClock(clock_rate)
         self.checker = checker
         self.counts = counts
         self.is_up = False
         self.down_since = 0.0
         self.boots = 0
+        self.booted_at = 0.0
+        self.refuses_to_start = False  # what is on its disk is not what it must be, and it said so
+        self.dies_in_recovery: int | None = None  # at which disk operation of the next start
+        self.dies_in_adoption: int | None = None  # at which disk operation of taking over a leader's tree
         self.random = chance
         self.accepted_epoch = 0  # the last one it was about to promise
         self.server: Replica | None = None
@@ -101,6 +113,7 @@ class Machine:
         self._cut_off(with_machine=with_machine)
         if with_machine:
             self.disk.lose_power()
+        self.checker.check_disk(self.name, self.disk, must_reach_snapshot=False)
         if self._process is not None:
             self._process.cancel()
 
@@ -135,8 +148,27 @@ class Machine:
         self._network.kill(self.name, with_machine=with_machine)
         for offload in (self.log_offload, self.snapshot_offload):
             offload.die()
-        if self.is_paused:
-            self._freezer.thaw(self.name)
+        self._freezer.release(self.name)
+
+    def _hold_loop(self, seconds: float) -> None:
+        """The event loop waits for the disk: nothing else of this process happens meanwhile."""
+        if seconds < _HELD_S_MIN or not self.is_up:
+            return
+        boots = self.boots
+        self._freezer.freeze(self.name)
+
+        def go_on() -> None:
+            if self.boots == boots and self.is_up:
+                self._freezer.thaw(self.name)
+
+        self._network.clock.call_later(seconds, go_on)
+
+    def adopts_snapshot(self) -> None:
+        """Its server begins to make a leader's tree its own."""
+        if self.dies_in_adoption is not None:
+            count, self.dies_in_adoption = self.dies_in_adoption, None
+            self.counts["crashes_in_adoption"] += 1
+            self.kill_at_disk_operation(count, with_machine=self.random.random() < 0.5)
 
     # -- its life
 
@@ -149,9 +181,16 @@ class Machine:
             self._trace(self.name, f"boots for the {self.boots}. time")
             self.network = self._network.boot(self.name)
             self.mounted = self.disk.mount()
+            self.mounted.on_loop_held = self._hold_loop
+            self.clock.start_ms = START_MS + self.random.randrange(START_MS)
+            self.booted_at = trio.current_time()
+            self.refuses_to_start = False
             self.log_offload = VirtualOffload(self.mounted)
             self.snapshot_offload = VirtualOffload(self.mounted)
             self.is_up = True
+            if self.dies_in_recovery is not None:
+                count, self.dies_in_recovery = self.dies_in_recovery, None
+                self.kill_at_disk_operation(count, with_machine=self.random.random() < 0.5)
             async with trio.open_nursery() as nursery:  # the program is frozen by name, we are not
                 nursery.start_soon(self._run_program)
 
@@ -173,14 +212,20 @@ class Machine:
             self._cut_off(with_machine=False)
 
     def _stopped(self, failure: BaseException, reasons: list[BaseException]) -> None:
-        """A server may stop by itself for one reason: its disk."""
+        """A server may stop by itself for one reason: its disk fails, or has not kept what was stored."""
         self._trace(self.name, f"stops: {reasons}")
         is_disk = all(isinstance(reason, OSError | StorageError) for reason in reasons)
-        if not (is_disk and self.disk.faults_met):
+        self.refuses_to_start = all(isinstance(reason, StorageError) for reason in reasons)
+        is_excused = self.disk.is_damaged or (self.disk.faults_met and not self._misses_data(reasons))
+        if not (is_disk and is_excused):
             text = "".join(traceback.format_exception(failure))
             self.checker.note(f"{self.name} stops: {reasons}\n{text}")
         self.counts["stopped_by_disk"] += 1
         self._cut_off(with_machine=False)
+
+    def _misses_data(self, reasons: list[BaseException]) -> bool:
+        """A disk that fails is no excuse for files that make no sense."""
+        return any(isinstance(reason, CorruptLog | CorruptSnapshot) for reason in reasons)
 
 
 def _leaves(failure: BaseException) -> list[BaseException]:

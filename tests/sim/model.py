@@ -133,6 +133,7 @@ class History:
     def __init__(self) -> None:
         self.last_zxid = 0
         self.entries: dict[int, Entry] = {}  # by zxid, rising
+        self.zxids: list[int] = []  # the same
         self.sessions: dict[int, SessionRecord] = {}
         self.paths: dict[str, Versions] = {}
         self.events: list[tuple[int, str, EventType]] = []  # all that watchers for good were to be told
@@ -143,6 +144,7 @@ class History:
         header, record, _ = decode_txn(payload)
         entry = Entry(header.zxid, payload, header, record)
         self.entries[header.zxid] = entry
+        self.zxids.append(header.zxid)
         self._apply(header, record)
         self.last_zxid = header.zxid
         return entry

@@ -2,7 +2,7 @@
 
     bytes of a connection arrive in order, later than they were sent, and cut anywhere
     a cut link        one way or both: what is sent waits, as TCP's retransmissions do, until the link is
-                      whole again; who dials waits as well
+                      whole again, and maybe as long again (`retransmits_late`); who dials waits as well
     a reset           both ends fail, at once or as soon as the news arrives; what was under way is lost
     a silent peer     nothing arrives any more, and nobody says so
     a dead process    its system closes its connections; what had been sent still arrives
@@ -28,6 +28,7 @@ from tests.sim.virtual_time import VirtualClock
 WINDOW_BYTES = 256 * 1024
 SYN_TIMEOUT_S = 127.0
 RETRANSMISSION_S = (0.05, 0.8)
+RETRANSMISSION_S_MAX = 60.0
 
 
 @attrs.define
@@ -65,6 +66,7 @@ class Pipe:
         self.arrived = bytearray()
         self.unread_bytes = 0  # sent and not yet read, wherever they are
         self.held: list[Segment] = []  # did not get through, and wait for the link
+        self.held_since = 0.0
         self.is_silent = False
         self.is_broken = False
         self.is_ended = False  # no more will be sent
@@ -127,13 +129,17 @@ class Pipe:
     def _hold(self, segments: "list[Segment]") -> None:
         if not self.held:
             self.link.waiting.append(self)
+            self.held_since = self.network.clock.now()
         self.held += segments
 
     def link_restored(self) -> None:
         segments, self.held = self.held, []
         if segments and not self.is_broken and not self.is_silent:
             now = self.network.clock.now()
-            arrival = max(self._last_arrival, now + self.network.chance.uniform(*RETRANSMISSION_S))
+            shortest, longest = RETRANSMISSION_S
+            if self.network.retransmits_late:  # the pause between two tries doubles each time
+                longest = max(longest, min(now - self.held_since, RETRANSMISSION_S_MAX))
+            arrival = max(self._last_arrival, now + self.network.chance.uniform(shortest, longest))
             self._depart(segments, arrival)
 
     def wake_reader(self) -> None:
@@ -421,6 +427,7 @@ class VirtualNetwork:
         self.clock = clock
         self.chance = chance
         self.cut_anywhere = 0.05  # how often a receiver gets only a part of what arrived
+        self.retransmits_late = False
         self.fingerprint = 0  # of all deliveries so far: when, and how much
         self.hosts: dict[str, HostNetwork] = {}
         self.unanswered: dict[str, list[VirtualStream]] = {}  # by machine that is down: who spoke to it

@@ -21,8 +21,11 @@ from tests.sim.virtual_time import PROCESS
 
 
 @contextmanager
-def observed(machines: dict[str, Machine], checker: Checker) -> Iterator[None]:
+def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: bool) -> Iterator[None]:
     """As long as this lasts, `checker` is told what the servers on these machines do."""
+
+    def logs(named: dict[str, object]) -> bool:
+        return observers_log or not named["is_observer"]
 
     def here() -> Machine | None:
         machine = machines.get(PROCESS.get())
@@ -53,13 +56,21 @@ def observed(machines: dict[str, Machine], checker: Checker) -> Iterator[None]:
         if machine is not None:
             machine.counts["terms"] += 1
             checker.server_leads(machine.name, epoch, replica.last_zxid)
+            checker.check_disk(machine.name, machine.disk, must_reach_snapshot=True)
             checker.server_restarts_from(machine.name, replica.last_zxid)
 
     def learn(original: Callable[..., Any], replica: Replica, *args: object, **named: object) -> Any:
         machine = here()
         if machine is not None:
             checker.server_restarts_from(machine.name, replica.last_zxid)
+            checker.check_disk(machine.name, machine.disk, must_reach_snapshot=logs(named))
         return original(replica, *args, **named)
+
+    async def adopt_snapshot(original: Callable[..., Any], replica: Replica) -> None:
+        machine = here()
+        if machine is not None:
+            machine.adopts_snapshot()
+        await original(replica)
 
     def accept(original: Callable[..., None], keeper: EpochKeeper, epoch: int) -> None:
         machine = here()
@@ -73,6 +84,7 @@ def observed(machines: dict[str, Machine], checker: Checker) -> Iterator[None]:
         _wrapped(server.pipeline, "apply_txn", apply_txn),
         _wrapped(Replica, "lead", lead),
         _wrapped(Replica, "learn", learn),
+        _wrapped(Replica, "adopt_snapshot", adopt_snapshot),
         _wrapped(Standalone, "order", order),
     ):
         yield

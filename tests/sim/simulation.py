@@ -16,7 +16,6 @@ from random import Random
 import attrs
 import trio
 
-import quorum.proposals
 from quorum.server_lines import read_config_text
 from server.leading import LeadingPipeline
 from tests.sim.checkers import Checker, Violation
@@ -27,6 +26,7 @@ from tests.sim.network import VirtualNetwork
 from tests.sim.observed import nodes_of, observed
 from tests.sim.programs import run_member, run_standalone
 from tests.sim.scenario import Scenario
+from tests.sim.thresholds import shrunk
 from tests.sim.virtual_time import Freezer, VirtualClock, run_repeatably
 
 Print = Callable[[str], None]
@@ -50,15 +50,12 @@ def simulate(scenario: Scenario, print_trace: Print | None = None) -> Report:
     gc.collect()
     gc.disable()
     freeze, gc.freeze = gc.freeze, _nothing  # a server makes its tree permanent; here it is not
-    last_counter = quorum.proposals.LAST_COUNTER
-    if scenario.zxids_per_epoch is not None:
-        quorum.proposals.LAST_COUNTER = scenario.zxids_per_epoch
     try:
-        run_repeatably(simulation.run, scenario.seed)
+        with shrunk(scenario.thresholds):
+            run_repeatably(simulation.run, scenario.seed)
     except* Violation:
         pass
     finally:
-        quorum.proposals.LAST_COUNTER = last_counter
         gc.freeze = freeze
         gc.enable()
     return simulation.report(time.process_time() - started)
@@ -91,7 +88,8 @@ class Simulation:
     async def run(self, clock: VirtualClock) -> None:
         scenario = self._scenario
         self._build(clock)
-        with observed(self._machines, self._checker), trio.CancelScope() as self._everything:
+        watched = observed(self._machines, self._checker, observers_log=scenario.observers_log)
+        with watched, trio.CancelScope() as self._everything:
             async with trio.open_nursery() as nursery:
                 for machine in self._machines.values():
                     nursery.start_soon(machine.live)
@@ -121,7 +119,9 @@ class Simulation:
 
         self._network = VirtualNetwork(clock, own(), delay_s=scenario.delay_s, jitter_s=scenario.jitter_s)
         self._network.cut_anywhere = scenario.cut_anywhere
+        self._network.retransmits_late = scenario.retransmits_late
         freezer = Freezer()
+        rates = Random(f"clocks {scenario.seed}")
         names = [f"s{number}" for number in range(1, scenario.voters + scenario.observers + 1)]
         self._machines = {
             name: Machine(
@@ -133,6 +133,7 @@ class Simulation:
                 own(),
                 self.counts,
                 self.trace,
+                1 + scenario.clock_drift * rates.uniform(-1, 1),
             )
             for name in names
         }

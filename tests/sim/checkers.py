@@ -9,14 +9,15 @@ history, and everything else is held against it:
   nothing lost      whoever begins to lead has all that was committed; what a client was told is part of it
   right decisions   a transaction is what the request calls for in the state before it, or its proper error
   exactly once      the requests of a connection become transactions in order, none twice, none left out
-  real time         a write is ordered behind all that was acknowledged before it was asked for; so is a sync,
-                    within an epoch (a leader that was deposed without knowing may still answer one, as the
-                    original's does)
+  real time         a write is ordered behind all that anybody was shown before it was asked for; so is a
+                    sync, within an epoch (a leader that was deposed without knowing may still answer one, as
+                    the original's does)
   exact reads       an answer is what the history makes of its zxid: data, children, and every field of a Stat
   no way back       the zxids a session sees never fall, wherever it reconnects
   watches           an event is the first thing that happened to what is watched, it comes once, and before
                     any answer that shows its effect; one that stays is told everything, once
-  sessions          expire when nobody was heard for their timeout, not before; ephemerals go with them
+  sessions          expire when nobody was heard for their timeout, not before and not much later
+                    (watchman.py); ephemerals go with them
   stored history    from the newest snapshot to the last entry of a log, and from its first entry on, nothing
                     committed is missing: on every disk, whenever a machine goes down or a server serves
   equal trees       once all is quiet, every server has the tree that the history makes
@@ -44,7 +45,16 @@ from jute.errors import (
     UnknownSession,
 )
 from jute.opcodes import CreateMode, OpCode
-from jute.txn_records import CreateSessionTxn, CreateTxn, DeleteTxn, ErrorTxn, MultiTxn, SetDataTxn, TxnRecord
+from jute.txn_records import (
+    CreateContainerTxn,
+    CreateSessionTxn,
+    CreateTxn,
+    DeleteTxn,
+    ErrorTxn,
+    MultiTxn,
+    SetDataTxn,
+    TxnRecord,
+)
 from persistence.log_format import zxid_of
 from tests.sim.disk import VirtualDisk
 from tests.sim.model import Entry, History, Node, follows, parent_of, parts_of
@@ -96,21 +106,30 @@ class SeenSession:
     timeout_ms: int
     client: str
     last_heard_at: float  # sent then, and answered
+    heard_by: dict[str, float] = attrs.field(factory=dict)  # the same, by the server that answered
     is_closing: bool = False  # its client has asked for its end
 
 
 class Checker:
-    """`has_local_sessions`: a session may be known to one server alone, so there is less to say of it."""
+    """`has_local_sessions`: a session may be known to one server alone, so there is less to say of it.
+    `clock_drift`: so much faster or slower than ours a server's clock may run."""
 
     def __init__(
-        self, now: Callable[[], float], on_violation: Callable[[], None], *, has_local_sessions: bool = False
+        self,
+        now: Callable[[], float],
+        on_violation: Callable[[], None],
+        *,
+        has_local_sessions: bool = False,
+        clock_drift: float = 0.0,
+        checks_stored_history: bool = True,
     ) -> None:
         self.history = History()
         self.violations: list[str] = []
-        self.acked_zxid = 0  # the highest of any acknowledged write
+        self.acked_zxid = 0  # the highest that anybody was shown
         self.acked_count = 0
         self.stale_syncs = 0
         self.leaders: dict[int, str] = {}  # by epoch
+        self.led_from: dict[int, float] = {}  # by epoch: when its leader began
         self.logged: dict[int, bytes] = {}  # by zxid: what any server ever logged under it
         self.logged_at: dict[int, float] = {}
         self.requests: dict[tuple[int, int], Request] = {}  # by session and xid
@@ -120,6 +139,8 @@ class Checker:
         self.applied_zxid: dict[str, int] = {}
         self._digest: int | None = None
         self._has_local_sessions = has_local_sessions
+        self._checks_stored_history = checks_stored_history
+        self._patience = 1 - 2 * clock_drift  # of a server that counts seconds, in our seconds
         self._now = now
         self._on_violation = on_violation
 
@@ -150,6 +171,7 @@ class Checker:
         """
         if epoch == STANDALONE_EPOCH:  # a zxid whose transaction was never written is given again
             self.logged = {zxid: payload for zxid, payload in self.logged.items() if zxid <= last_zxid}
+        self.led_from[epoch] = self._now()
         leader = self.leaders.setdefault(epoch, server)
         if leader != server:
             self.note(f"{server} leads in epoch {epoch}, and so did {leader}")
@@ -178,7 +200,7 @@ class Checker:
 
     def check_disk(self, server: str, disk: VirtualDisk, *, must_reach_snapshot: bool) -> None:
         """Nothing that was committed is missing between its files."""
-        if not disk.is_damaged:
+        if self._checks_stored_history and not disk.is_damaged:
             gap = gap_on(disk, self.history.zxids, must_reach_snapshot=must_reach_snapshot)
             if gap is not None:
                 self.note(f"on the disk of {server}, {gap}")
@@ -194,10 +216,19 @@ class Checker:
         zxid = zxid_of(payload)
         if not follows(self.history.last_zxid, zxid):
             self.note(f"{server} commits 0x{zxid:x} after 0x{self.history.last_zxid:x}")
-        before = self.history.last_zxid
+        before, containers = self.history.last_zxid, self.history.containers.copy()
         entry = self.history.append(payload)
+        if entry.header.type == OpCode.DELETE_CONTAINER and not entry.failure:
+            self._check_reaping(entry, before, containers)
         self._check_session(entry)
         self._check_request(entry, before)
+
+    def _check_reaping(self, entry: Entry, before: int, containers: set[str]) -> None:
+        """Only a container goes by itself, once it has had children and has none any more."""
+        assert isinstance(entry.record, DeleteTxn)
+        node = self.history.node(entry.record.path or "", before)
+        if entry.record.path not in containers or node is None or node.children or not node.creates:
+            self.note(f"0x{entry.zxid:x} reaps {entry.record.path}, which is {node}")
 
     def _check_session(self, entry: Entry) -> None:
         session_id, is_create = entry.header.client_id, isinstance(entry.record, CreateSessionTxn)
@@ -217,12 +248,33 @@ class Checker:
         """Nobody was heard for the whole timeout, as far as that can be told from here."""
         seen = self.seen_sessions.get(entry.header.client_id)
         expired_at = self.logged_at.get(entry.zxid, self._now())
+        self._check_expiry_by_leader(entry, expired_at, timeout_ms, seen)
+        timeout_ms = int(timeout_ms * self._patience)
         if seen is None or self.is_disturbed or self.disturbed_at > expired_at - 2 * timeout_ms / 1000:
             return
         if seen.last_heard_at > expired_at - timeout_ms / 1000:
             self.note(
                 f"session 0x{entry.header.client_id:x} of {seen.client} expires "
                 f"{expired_at - seen.last_heard_at:.3f} s after it was heard, its timeout is {timeout_ms} ms"
+            )
+
+    def _check_expiry_by_leader(
+        self, entry: Entry, expired_at: float, timeout_ms: int, seen: SeenSession | None
+    ) -> None:
+        """Whatever is disturbed: a leader gives all sessions their whole timeout when it begins, and again to
+        those it hears itself."""
+        epoch, timeout_s = entry.zxid >> 32, timeout_ms / 1000 * self._patience - 0.002
+        began_at, leader = self.led_from.get(epoch), self.leaders.get(epoch, "")
+        session = f"session 0x{entry.header.client_id:x}"
+        if began_at is None or entry.header.client_id not in self.history.sessions:
+            return
+        if expired_at - began_at < timeout_s:
+            self.note(f"{session} expires {expired_at - began_at:.3f} s after {leader} began to lead")
+        heard_at = -1.0 if seen is None else seen.heard_by.get(leader, -1.0)
+        if heard_at >= began_at and expired_at - heard_at < timeout_s:
+            self.note(
+                f"{session} expires {expired_at - heard_at:.3f} s after {leader}, which leads, heard it; its "
+                f"timeout is {timeout_ms} ms"
             )
 
     # -- requests and what became of them
@@ -282,7 +334,13 @@ class Checker:
             self.fail(f"a sync ended at 0x{zxid:x}, 0x{request.floor:x} was acknowledged before it was sent")
         self.stale_syncs += 1
 
-    def session_opened(self, client: str, session_id: int, timeout_ms: int, sent_at: float) -> None:
+    def shown(self, zxid: int) -> None:
+        """Somebody was shown a state: whatever is written, or synced, from now on comes behind it."""
+        self.acked_zxid = max(self.acked_zxid, zxid)
+
+    def session_opened(
+        self, client: str, server: str, session_id: int, timeout_ms: int, sent_at: float
+    ) -> None:
         record = self.history.sessions.get(session_id)
         if record is None and not self._has_local_sessions:
             self.fail(f"{client} was given session 0x{session_id:x}, which is no part of the history")
@@ -295,7 +353,7 @@ class Checker:
         if seen.client != client:
             self.fail(f"session 0x{session_id:x} of {seen.client} was given to {client}")
         seen.timeout_ms = timeout_ms
-        seen.last_heard_at = max(seen.last_heard_at, sent_at)
+        self.session_heard(session_id, sent_at, server)
 
     def session_refused(self, session_id: int) -> None:
         """A client was told that its session is gone.
@@ -316,23 +374,25 @@ class Checker:
                 f"its timeout is {seen.timeout_ms} ms"
             )
 
-    def session_heard(self, session_id: int, sent_at: float) -> None:
+    def session_heard(self, session_id: int, sent_at: float, server: str) -> None:
         seen = self.seen_sessions[session_id]
         seen.last_heard_at = max(seen.last_heard_at, sent_at)
+        seen.heard_by[server] = max(seen.heard_by.get(server, 0.0), sent_at)
 
     # -- the end
 
-    def check_end(self, now: float, slack_s: float) -> None:
-        """Once all is quiet: sessions that nobody uses are gone, those in use are not."""
-        for session_id, seen in self.seen_sessions.items():
-            record = self.history.sessions.get(session_id)
-            silent_s = now - seen.last_heard_at
-            if (
-                record is not None
-                and record.closed_zxid is None
-                and silent_s > seen.timeout_ms / 1000 + slack_s
-            ):
-                self.note(f"session 0x{session_id:x} lives on {silent_s:.1f} s after its client was heard")
+    def check_late_sessions(self, now: float, quiet_since: float, slack_s: float) -> None:
+        """Nothing was disturbed since then: sessions that nobody has used for their timeout are gone."""
+        for session_id, record in self.history.open_sessions.items():
+            seen = self.seen_sessions.get(session_id)
+            if seen is None or seen.created_zxid not in (0, record.created_zxid):
+                continue
+            silent_s = now - max(seen.last_heard_at, quiet_since)
+            if silent_s > seen.timeout_ms / 1000 / self._patience + slack_s:
+                self.note(
+                    f"session 0x{session_id:x} of {seen.client} lives on {silent_s:.1f} s after it was heard"
+                )
+                return
 
     def check_tree(self, server: str, last_zxid: int, nodes: dict[str, Node], digest: int | None) -> None:
         """A server's tree, without what is under /zookeeper, is the one the history makes."""
@@ -448,8 +508,15 @@ def _compare(
             expected = _path_made(history, operation, before, overlay)
             if (path, data or b"") != (expected, operation.data or b""):
                 return f"creates {path}, expected was {expected}"
+            if CreateMode(operation.flags).is_container:
+                return "is no container, against what was asked"
             if is_ephemeral != CreateMode(operation.flags).is_ephemeral:
                 return "is ephemeral, or is not, against what was asked"
+        case CreateRequest(), CreateContainerTxn(path, data, _, _):
+            if (path, data or b"") != (operation.path, operation.data or b""):
+                return f"creates {path}, expected was {operation.path}"
+            if not CreateMode(operation.flags).is_container:
+                return "is a container, against what was asked"
         case SetDataRequest(), SetDataTxn(path, data, version):
             node = _look(history, operation.path or "", before, overlay)
             assert node is not None

@@ -51,7 +51,7 @@ from jute.opcodes import (
     OpCode,
 )
 from jute.record import decode, encode
-from jute.txn_records import CreateTxn
+from jute.txn_records import CreateContainerTxn, CreateTxn
 from tests.sim.checkers import Checker, Conversation, Operation, Request
 from tests.sim.model import parent_of
 from tests.sim.network import HostNetwork, VirtualStream
@@ -83,6 +83,7 @@ class Habits:
     sequences: float = 0.2
     reconfigures: float = 0.0
     watches_for_good: float = 0.0
+    containers: float = 0.0  # of the paths: at or below one
     falls_silent: float = 0.002
     moves: float = 0.01
     cuts_off: float = 0.005
@@ -117,6 +118,7 @@ class Client:
         self._in_flight: deque[Request] = deque()
         self._pings: deque[float] = deque()
         self._sent_at = 0.0
+        self._server = ""  # the one it is connected to
         self._frames = FrameBuffer(1 << 24)
 
     def _new_session(self) -> None:
@@ -171,7 +173,8 @@ class Client:
         self._trace(self.name, f"session 0x{response.session_id:x} at {server}")
         self.session_id, self._password = response.session_id, response.passwd or b""
         self._timeout_ms = response.timeout_ms
-        self._checker.session_opened(self.name, self.session_id, response.timeout_ms, sent_at)
+        self._server = server
+        self._checker.session_opened(self.name, server, self.session_id, response.timeout_ms, sent_at)
         self._conversation = Conversation(self.name, self.session_id)
         self._in_flight.clear()
         self._pings.clear()
@@ -319,6 +322,8 @@ class Client:
 
     def _draw_path(self) -> str:
         top = f"/n{self._chance.randrange(4)}"
+        if self._habits.containers and self._chance.random() < self._habits.containers:
+            top = f"/k{self._chance.randrange(2)}"
         return top if self._chance.random() < 0.4 else f"{top}/c{self._chance.randrange(5)}"
 
     def _draw_write(self) -> Operation:
@@ -338,6 +343,8 @@ class Client:
     def _draw_create(self, path: str) -> CreateRequest:
         is_ephemeral = path.count("/") > 1 and self._chance.random() < self._habits.ephemerals
         is_sequential = path.count("/") > 1 and self._chance.random() < self._habits.sequences
+        if path.startswith("/k") and path.count("/") == 1:
+            return CreateRequest(path, self._draw_data(), OPEN, CreateMode.CONTAINER)
         mode = CreateMode((CreateMode.EPHEMERAL if is_ephemeral else 0) + (2 if is_sequential else 0))
         if is_sequential:
             path = f"{parent_of(path)}/s"
@@ -370,7 +377,7 @@ class Client:
                 continue
             self._see(zxid)
             if xid == PING_XID:
-                self._checker.session_heard(self.session_id, self._pings.popleft())
+                self._checker.session_heard(self.session_id, self._pings.popleft(), self._server)
             elif xid == SET_WATCHES_XID:
                 self._watches.set_again(self.name, zxid)
             else:
@@ -384,6 +391,7 @@ class Client:
             self._checker.fail(f"{self.name} saw 0x{self._last_zxid:x}, then 0x{zxid:x}")
         if zxid > self._last_zxid:
             self._last_zxid = zxid
+            self._checker.shown(zxid)
             self._watches.check_none_missed(self.name, zxid)
 
     def _answered(self, xid: int, zxid: int, err: int, body: bytes) -> None:
@@ -392,7 +400,7 @@ class Client:
         request = self._in_flight.popleft()
         self.last_ack_at = trio.current_time()
         self._counts["answers"] += 1
-        self._checker.session_heard(self.session_id, request.asked_at)
+        self._checker.session_heard(self.session_id, request.asked_at, self._server)
         if request.op == OpCode.SYNC:
             self._checker.sync_answered(request, zxid)
         elif request.op == OpCode.ADD_WATCH:
@@ -417,7 +425,7 @@ class Client:
         if err or request.op in (OpCode.DELETE, OpCode.MULTI):
             return
         if request.op == OpCode.CREATE:
-            assert isinstance(entry.record, CreateTxn)
+            assert isinstance(entry.record, CreateTxn | CreateContainerTxn)
             self._expect(request, zxid, decode(CreateResponse, body)[0], CreateResponse(entry.record.path))
         elif request.op == OpCode.SET_DATA:
             node = self._checker.history.node(request.path, zxid)

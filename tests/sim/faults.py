@@ -4,6 +4,7 @@ Each kind of fault is a method that does the harm and arranges for its end; `run
 """
 
 import errno
+import math
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -217,12 +218,14 @@ class Faults:
 
         def restore() -> None:
             link.slowness = 1.0
+            link.well_from = trio.current_time() + 3 * self._tick_s()
 
         self._undo_later(0.1, 15 * self._tick_s(), restore)
 
     def _reset(self) -> None:
         connections = self._network.connections()
         for connection in self._chance.sample(connections, min(len(connections), self._chance.randint(1, 3))):
+            connection.disturb(trio.current_time())
             match self._chance.randrange(3):
                 case 0:
                     connection.reset()
@@ -237,7 +240,14 @@ class Faults:
         if connections:
             connection = self._chance.choice(connections)
             connection.silence()
-            self._undo_later(0.5, 20 * self._tick_s(), connection.reset)
+            connection.disturb(math.inf)
+
+            def end() -> None:
+                connection.reset()
+                for pipe in (connection.dialled.outgoing, connection.accepted.outgoing):
+                    pipe.link.well_from = trio.current_time()
+
+            self._undo_later(0.5, 20 * self._tick_s(), end)
 
     # -- disks and clocks
 

@@ -13,6 +13,7 @@ import trio
 
 from jute.zxid import epoch_of
 from persistence.errors import CorruptLog, CorruptSnapshot, StorageError
+from server.ordering import OrderingPipeline
 from server.replica import Replica
 from tests.sim.checkers import Checker
 from tests.sim.disk import MountedDisk, VirtualDisk, VirtualOffload
@@ -97,6 +98,27 @@ class Machine:
             and server.tree.last_zxid == zxid
             and self.accepted_epoch == epoch_of(zxid)
             and server.writer._reported_count == server.writer._appended_count
+        )
+
+    @property
+    def serves(self) -> bool:
+        """Are its clients' writes taken?"""
+        server = self.server
+        return server is not None and server.pipeline.is_serving and not server.pipeline.is_read_only
+
+    @property
+    def leads(self) -> bool:
+        return self.serves and isinstance(self.server and self.server.pipeline, OrderingPipeline)
+
+    @property
+    def is_well(self) -> bool:
+        """Is there nothing that keeps it from doing its work?"""
+        disk = self.disk
+        return (
+            self.is_up
+            and not self.is_paused
+            and not (disk.failing or disk.stall_s or disk.is_damaged)
+            and disk.die_after is None
         )
 
     # -- what faults do

@@ -39,6 +39,8 @@ class Link:
     jitter_s: float
     slowness: float = 1.0
     cuts: int = 0  # how many faults cut it at present
+    cut_at: float = 0.0  # the first of them
+    well_from: float = 0.0  # when what the last fault did to it is felt no more
     waiting: list["Pipe"] = attrs.field(factory=list)
 
     def draw_delay(self, chance: Random) -> float:
@@ -315,6 +317,11 @@ class Connection:
             end.outgoing.fail()
             end.incoming.fail()
 
+    def disturb(self, until: float) -> None:
+        """Whoever watches is not to expect much of these two until then."""
+        for pipe in (self.dialled.outgoing, self.accepted.outgoing):
+            pipe.link.well_from = max(pipe.link.well_from, until)
+
     def silence(self) -> None:
         """Nothing arrives any more."""
         self.dialled.outgoing.is_silent = True
@@ -463,13 +470,26 @@ class VirtualNetwork:
             self._links[source, target] = link
         return link
 
+    def linked_from(self, one: str, other: str) -> float:
+        """Since when two hosts reach each other as they should, both ways; now or later if they do not."""
+        links = self.link(one, other), self.link(other, one)
+        if any(link.cuts or link.slowness != 1.0 for link in links):
+            return self.clock.now()
+        return max(link.well_from for link in links)
+
     def cut(self, source: str, target: str) -> None:
-        self.link(source, target).cuts += 1
+        link = self.link(source, target)
+        if not link.cuts:
+            link.cut_at = self.clock.now()
+        link.cuts += 1
 
     def restore(self, source: str, target: str) -> None:
         link = self.link(source, target)
         link.cuts -= 1
         if not link.cuts:
+            now = self.clock.now()
+            patience_s = now - link.cut_at if self.retransmits_late else 0.0
+            link.well_from = now + max(RETRANSMISSION_S[1], min(patience_s, RETRANSMISSION_S_MAX))
             waiting, link.waiting = link.waiting, []
             for pipe in waiting:
                 pipe.link_restored()

@@ -17,7 +17,7 @@ from types import FrameType
 import structlog
 
 from tests.sim.plants import NAMES, planted
-from tests.sim.scenario import UNSURVIVED, draw_scenario
+from tests.sim.scenario import LEFT_OUT, draw_scenario
 from tests.sim.simulation import Report, simulate
 
 REAL_SECONDS_MAX = 300
@@ -84,9 +84,8 @@ def main(arguments: list[str] | None = None) -> int:
         "--also",
         action="append",
         default=[],
-        choices=UNSURVIVED,
-        help="faults that servers do not survive yet: "
-        + "; ".join(f"{k}: {v}" for k, v in UNSURVIVED.items()),
+        choices=LEFT_OUT,
+        help="what servers do not pass yet: " + "; ".join(f"{k}: {v}" for k, v in LEFT_OUT.items()),
     )
     options = parser.parse_args(arguments)
     first, _, last = options.seeds.partition(":")

@@ -32,10 +32,12 @@ FAULTS = (
     "clock_step",
 )
 # Thought of later, and drawn apart from the others, so that a seed still stands for what it stood for.
-LATER_FAULTS = ("crash_in_recovery", "crash_in_adoption", "disk_unable", "purge")
-# Not drawn unless asked for, since servers do not survive them yet: each with the reason.
-UNSURVIVED: dict[str, str] = {
+LATER_FAULTS = ("crash_in_recovery", "disk_unable", "purge")
+# Faults and checks that are left out unless asked for, since servers do not pass them yet; with the reason.
+LEFT_OUT: dict[str, str] = {
     "damage": "a damaged log file that is not the last is taken for a torn one",
+    "crash_in_adoption": "a log that ends before the leader's snapshot stays, and is trusted",
+    "stored_history": "the check: for the same reason",
 }
 STANDALONE_FAULTS = tuple(
     fault for fault in FAULTS if fault not in ("kill_all", "power_loss_all", "partition", "isolate")
@@ -76,6 +78,7 @@ class Scenario:
     retransmits_late: bool  # after a long cut TCP's next try may be as far away as the cut was long
     purges: bool
     reaps: bool
+    checks_stored_history: bool
     thresholds: tuple[tuple[str, int], ...]  # sizes that are far smaller than in production
 
     @property
@@ -84,7 +87,7 @@ class Scenario:
 
 
 def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Collection[str] = ()) -> Scenario:
-    """`also` names faults of UNSURVIVED that may be drawn too."""
+    """`also` names what there is too of LEFT_OUT."""
     chance = Random(f"scenario {seed}")
     possible = FAULTS if is_ensemble else STANDALONE_FAULTS
     share = chance.choice((0.2, 0.4, 0.7, 1.0))
@@ -103,8 +106,12 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
     zxids_per_epoch = more.choice((60, 300, 1000)) if is_ensemble and more.random() < 0.15 else None
     later = Random(f"scenario {seed}, later")
     faults += tuple(fault for fault in LATER_FAULTS if later.random() < share)
-    if "damage" in also and is_ensemble and not is_reconfigured and later.random() < 0.5:
+    is_damaged, is_crashed = later.random() < 0.5, later.random() < share
+    if "damage" in also and is_damaged and is_ensemble and not is_reconfigured:
         faults += ("damage",)
+    reaps = later.random() < 0.3
+    if "crash_in_adoption" in also and is_crashed:
+        faults += ("crash_in_adoption",)
     return Scenario(
         seed=seed,
         duration_s=duration_s,
@@ -138,13 +145,15 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
             attrs.evolve(
                 _draw_habits(chance, tick_ms, reconfigures=0.05 if is_reconfigured and not number else 0.0),
                 watches_for_good=more.choice((0.0, 0.0, 0.02, 0.1)),
+                containers=0.3 if reaps else 0.0,
             )
             for number in range(clients)
         ),
         clock_drift=later.choice((0.0, 0.0001, 0.01)),
         retransmits_late=later.random() < 0.3,
         purges=later.random() < 0.3,
-        reaps=later.random() < 0.3,
+        reaps=reaps,
+        checks_stored_history="stored_history" in also,
         thresholds=draw_thresholds(later)
         + ((("quorum.proposals.LAST_COUNTER", zxids_per_epoch),) if zxids_per_epoch else ()),
     )

@@ -21,6 +21,7 @@ from server.leading import LeadingPipeline
 from tests.sim.checkers import Checker, Violation
 from tests.sim.clients import Client
 from tests.sim.faults import Faults
+from tests.sim.leftovers import leftovers
 from tests.sim.machines import Machine
 from tests.sim.network import VirtualNetwork
 from tests.sim.observed import nodes_of, observed
@@ -28,6 +29,7 @@ from tests.sim.programs import run_member, run_standalone
 from tests.sim.scenario import Scenario
 from tests.sim.thresholds import shrunk
 from tests.sim.virtual_time import Freezer, VirtualClock, run_repeatably
+from tests.sim.watchman import Watchman
 
 Print = Callable[[str], None]
 _FAULTS_SHARE = 0.8  # of the time; the rest is for mending and for the end
@@ -73,7 +75,13 @@ class Simulation:
         self._ended_at = 0.0
         self.counts: Counter[str] = Counter()
         self._everything: trio.CancelScope | None = None
-        self._checker = Checker(trio.current_time, self._stop, has_local_sessions=scenario.has_local_sessions)
+        self._checker = Checker(
+            trio.current_time,
+            self._stop,
+            has_local_sessions=scenario.has_local_sessions,
+            clock_drift=scenario.clock_drift,
+            checks_stored_history=scenario.checks_stored_history,
+        )
 
     def _stop(self) -> None:
         if self._everything is not None:
@@ -95,6 +103,7 @@ class Simulation:
                     nursery.start_soon(machine.live)
                     machine.start()
                 nursery.start_soon(self._faults.watch_over)
+                nursery.start_soon(self._watchman.watch)
                 async with trio.open_nursery() as conversations:
                     for client in self._clients:
                         conversations.start_soon(client.run)
@@ -165,6 +174,8 @@ class Simulation:
             self._leader,
         )
 
+        self._watchman = Watchman(scenario, list(self._machines.values()), self._network, self._checker)
+
     def _leader(self) -> Machine | None:
         for machine in self._machines.values():
             if machine.server is not None and isinstance(machine.server.pipeline, LeadingPipeline):
@@ -221,9 +232,11 @@ class Simulation:
         ]
 
     def _check_end(self) -> None:
-        self._checker.check_end(trio.current_time(), 4 * self._scenario.tick_ms / 1000 + 1)
+        self._checker.check_late_sessions(trio.current_time(), 0.0, 4 * self._scenario.tick_ms / 1000 + 1)
         for machine in self._members():
             assert machine.server is not None
+            for left in leftovers(machine, len(self._machines)):
+                self._checker.note(f"{machine.name} is left with {left}")
             tree = machine.server.tree
             if machine.server.stored.digest_mismatches:
                 self._checker.note(f"{machine.name} has met a digest that is not its tree's")

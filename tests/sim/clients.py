@@ -291,9 +291,7 @@ class Client:
             operation = self._draw_write()
             if isinstance(operation, CheckVersionRequest):
                 operation = DeleteRequest(operation.path, operation.version)
-            return self._request(_OP_OF[type(operation)], operation.path or "", (operation,)), encode(
-                operation
-            )
+            return self._request(_op_of(operation), operation.path or "", (operation,)), encode(operation)
         if habits.watches_for_good and chance.random() < habits.watches_for_good:
             return self._draw_lasting_watch()
         path, is_watching = self._draw_path(), chance.random() < habits.watches
@@ -424,7 +422,7 @@ class Client:
             self._counts["reconfigured" if not err else f"reconfig refused {err}"] += 1
         if err or request.op in (OpCode.DELETE, OpCode.MULTI):
             return
-        if request.op == OpCode.CREATE:
+        if request.op in (OpCode.CREATE, OpCode.CREATE_CONTAINER):
             assert isinstance(entry.record, CreateTxn | CreateContainerTxn)
             self._expect(request, zxid, decode(CreateResponse, body)[0], CreateResponse(entry.record.path))
         elif request.op == OpCode.SET_DATA:
@@ -476,6 +474,12 @@ _OP_OF: dict[type, OpCode] = {
     DeleteRequest: OpCode.DELETE,
     CheckVersionRequest: OpCode.CHECK,
 }
+
+
+def _op_of(operation: Operation) -> OpCode:
+    if isinstance(operation, CreateRequest) and operation.flags == CreateMode.CONTAINER:
+        return OpCode.CREATE_CONTAINER
+    return _OP_OF[type(operation)]
 
 
 def _encode_multi(operations: tuple[Operation, ...]) -> bytes:

@@ -162,6 +162,14 @@ class Faults:
         machine.kill_at_disk_operation(self._chance.randrange(30), with_machine=self._chance.random() < 0.5)
         self._undo_later(0.5, 6 * self._tick_s() + 1, machine.start)
 
+    def _blackout_in_disk(self) -> None:
+        """The power fails everywhere, in the middle of what one machine does with its disk."""
+        machine = self._victim()
+        machine.kill_at_disk_operation(
+            self._chance.randrange(30), with_machine=True, on_death=partial(self._several, with_machine=True)
+        )
+        self._undo_later(0.5, 6 * self._tick_s() + 1, machine.start)
+
     def _pause(self) -> None:
         machine = self._victim()
         if machine.is_up and not machine.is_paused:

@@ -139,11 +139,15 @@ class Machine:
         if self._process is not None:
             self._process.cancel()
 
-    def kill_at_disk_operation(self, count: int, *, with_machine: bool) -> None:
-        """The same, in the middle of what it does with its disk."""
+    def kill_at_disk_operation(
+        self, count: int, *, with_machine: bool, on_death: Callable[[], None] | None = None
+    ) -> None:
+        """The same, in the middle of what it does with its disk; `on_death` comes with it."""
 
         def die() -> None:
             self.kill(with_machine=with_machine)
+            if on_death is not None:
+                on_death()
 
         self.disk.on_death = die
         self.disk.die_after = count

@@ -11,7 +11,7 @@ from typing import Literal
 import attrs
 
 from tests.sim.clients import Habits
-from tests.sim.thresholds import draw_thresholds
+from tests.sim.thresholds import SETTING, draw_thresholds
 
 FAULTS = (
     "kill",
@@ -38,6 +38,7 @@ LEFT_OUT: dict[str, str] = {
     "damage": "a damaged log file that is not the last is taken for a torn one",
     "crash_in_adoption": "a log that ends before the leader's snapshot stays, and is trusted",
     "stored_history": "the check: for the same reason",
+    "few_outstanding": "with globalOutstandingLimit reached, a sync may be answered before an earlier one",
 }
 STANDALONE_FAULTS = tuple(
     fault for fault in FAULTS if fault not in ("kill_all", "power_loss_all", "partition", "isolate")
@@ -110,6 +111,7 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
     if "damage" in also and is_damaged and is_ensemble and not is_reconfigured:
         faults += ("damage",)
     reaps = later.random() < 0.3
+    few = later.choice((0, 0, 1, 3))
     if "crash_in_adoption" in also and is_crashed:
         faults += ("crash_in_adoption",)
     return Scenario(
@@ -155,6 +157,7 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
         reaps=reaps,
         checks_stored_history="stored_history" in also,
         thresholds=draw_thresholds(later)
+        + (((f"{SETTING}global_outstanding_limit", few),) if "few_outstanding" in also and few else ())
         + ((("quorum.proposals.LAST_COUNTER", zxids_per_epoch),) if zxids_per_epoch else ()),
     )
 

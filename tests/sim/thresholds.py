@@ -31,7 +31,6 @@ _CHOICES: dict[str, tuple[int, ...]] = {
     "server.pipeline.OUTSTANDING_BYTES_MAX": (300, 3000),
     "tests.sim.network.WINDOW_BYTES": (200, 5000),
     SETTING + "preallocate_bytes": (0, 1024),
-    SETTING + "global_outstanding_limit": (1, 3, 10),
     SETTING + "observer_master_size_limit_bytes": (1, 1 << 22),
 }
 

@@ -234,25 +234,27 @@ def _(original: Planted, learning: Learning, epoch: int) -> int:
 
 
 @plant("epoch-used-again", (EpochAgreement, "connected"))
-def _(original: Planted, agreement: EpochAgreement, server_id: int, accepted_epoch: int) -> bool:
+def _(
+    original: Planted, agreement: EpochAgreement, server_id: int, accepted_epoch: int, **named: Any
+) -> bool:
     """A leader begins the latest epoch that anybody has promised, not the one behind it."""
-    is_complete: bool = original(agreement, server_id, max(0, accepted_epoch - 1))
+    is_complete: bool = original(agreement, server_id, max(0, accepted_epoch - 1), **named)
     return is_complete
 
 
 @plant("discovery-check-off", (EpochAgreement, "acked"))
-def _(original: Planted, agreement: EpochAgreement, server_id: int, theirs: Summary) -> bool:
+def _(original: Planted, agreement: EpochAgreement, server_id: int, theirs: Summary, **named: Any) -> bool:
     """A leader goes on although a follower it counts on has more history than it has."""
     if theirs.current_epoch != ALREADY_ACCEPTED:
         theirs = min(theirs, agreement._mine)
-    is_complete: bool = original(agreement, server_id, theirs)
+    is_complete: bool = original(agreement, server_id, theirs, **named)
     return is_complete
 
 
 @plant("epoch-agreed-by-observers", (EpochAgreement, "acked"), (EpochAgreement, "connected"))
-def _(original: Planted, agreement: EpochAgreement, server_id: int, what: Any) -> bool:
+def _(original: Planted, agreement: EpochAgreement, server_id: int, what: Any, **named: Any) -> bool:
     """Whoever connects counts for the epoch, one server is enough beside the leader."""
-    is_complete: bool = original(agreement, server_id, what)
+    is_complete: bool = original(agreement, server_id, what, **named)
     if is_complete or server_id == agreement._my_id:
         return is_complete
     if isinstance(what, int) and not agreement.is_proposed and agreement._my_id in agreement._connected:
@@ -265,9 +267,9 @@ def _(original: Planted, agreement: EpochAgreement, server_id: int, what: Any) -
 
 
 @plant("served-before-a-quorum-synced", (Leader, "_new_leader_acked"))
-def _(original: Planted, leader: Leader, server_id: int) -> None:
+def _(original: Planted, leader: Leader, *args: Any) -> None:
     """A leader serves as soon as it has its own history, before a quorum has taken it over."""
-    original(leader, server_id)
+    original(leader, *args)
     leader._quorum_synced.set()
 
 

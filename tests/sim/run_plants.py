@@ -6,6 +6,7 @@ if one was not found. A seed that finds something without the bug does not count
 
 import argparse
 import multiprocessing
+import re
 import sys
 import time
 from collections.abc import Collection, Iterator
@@ -19,6 +20,8 @@ from tests.sim.scenario import LEFT_OUT
 
 SEEDS_MAX = 200
 _NOTICED_CHARACTERS = 90
+# A plant that does not fit the code any more proves nothing: it has to be planted again.
+_CLUMSY = re.compile(r"stops: \[(TypeError|AttributeError|NameError|IndexError|KeyError|AssertionError)")
 
 
 @attrs.frozen
@@ -41,7 +44,8 @@ def hunt(name: str, *, seeds: range, minutes: float, also: Collection[str]) -> H
         report = run_seed(seed, minutes=minutes, is_ensemble=True, plant=name, also=also)
         if report.violations and is_clean(seed, minutes, tuple(also)):
             noticed = report.violations[0].splitlines()[0]
-            return Hunt(name, seed, time.process_time() - started, noticed)
+            is_broken = bool(_CLUMSY.search(noticed))
+            return Hunt(name, None if is_broken else seed, time.process_time() - started, noticed)
     return Hunt(name, None, time.process_time() - started, f"NOT FOUND: {PLANTS[name].behaviour}")
 
 

@@ -38,6 +38,7 @@ LEFT_OUT: dict[str, str] = {
     "damage": "a damaged log file that is not the last is taken for a torn one",
     "crash_in_adoption": "a log that ends before the leader's snapshot stays, and is trusted",
     "stored_history": "the check: for the same reason",
+    "impersonation": "a stranger with a member's id makes a leader resign, and ends all epochs",
     "few_outstanding": "with globalOutstandingLimit reached, a sync may be answered before an earlier one",
 }
 STANDALONE_FAULTS = tuple(
@@ -79,6 +80,8 @@ class Scenario:
     retransmits_late: bool  # after a long cut TCP's next try may be as far away as the cut was long
     purges: bool
     reaps: bool
+    has_stranger: bool  # somebody on the network who is no member
+    impersonates: bool  # and says that it is
     checks_stored_history: bool
     thresholds: tuple[tuple[str, int], ...]  # sizes that are far smaller than in production
 
@@ -111,6 +114,7 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
     if "damage" in also and is_damaged and is_ensemble and not is_reconfigured:
         faults += ("damage",)
     reaps = later.random() < 0.3
+    has_stranger = is_ensemble and later.random() < 0.3
     few = later.choice((0, 0, 1, 3))
     if "crash_in_adoption" in also and is_crashed:
         faults += ("crash_in_adoption",)
@@ -155,6 +159,8 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
         retransmits_late=later.random() < 0.3,
         purges=later.random() < 0.3,
         reaps=reaps,
+        has_stranger=has_stranger,
+        impersonates=has_stranger and "impersonation" in also,
         checks_stored_history="stored_history" in also,
         thresholds=draw_thresholds(later)
         + (((f"{SETTING}global_outstanding_limit", few),) if "few_outstanding" in also and few else ())

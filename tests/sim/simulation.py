@@ -27,6 +27,7 @@ from tests.sim.network import VirtualNetwork
 from tests.sim.observed import nodes_of, observed
 from tests.sim.programs import run_member, run_standalone
 from tests.sim.scenario import Scenario
+from tests.sim.strangers import Stranger
 from tests.sim.thresholds import shrunk
 from tests.sim.virtual_time import Freezer, VirtualClock, run_repeatably
 from tests.sim.watchman import Watchman
@@ -107,7 +108,11 @@ class Simulation:
                 async with trio.open_nursery() as conversations:
                     for client in self._clients:
                         conversations.start_soon(client.run)
+                    if self._stranger is not None:
+                        conversations.start_soon(self._stranger.run)
                     await self._faults.run(scenario.duration_s * _FAULTS_SHARE)
+                    if self._stranger is not None:
+                        self._stranger.is_stopping = True
                     await self._until_served()
                     for client in self._clients:
                         client.is_stopping = True
@@ -174,6 +179,11 @@ class Simulation:
             self._leader,
         )
 
+        self._stranger: Stranger | None = None
+        if scenario.has_stranger:
+            host = self._network.boot("x1")
+            chance_of_its_own = Random(f"stranger {scenario.seed}")
+            self._stranger = Stranger(host, names, scenario, chance_of_its_own, self.counts, self.trace)
         self._watchman = Watchman(scenario, list(self._machines.values()), self._network, self._checker)
 
     def _leader(self) -> Machine | None:

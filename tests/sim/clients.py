@@ -39,7 +39,7 @@ from jute.client_records import (
     SyncRequest,
     WatcherEvent,
 )
-from jute.errors import NoNode
+from jute.errors import NoNode, NotReadOnly
 from jute.framing import FrameBuffer, frame
 from jute.opcodes import (
     NOTIFICATION_XID,
@@ -83,6 +83,7 @@ class Habits:
     sequences: float = 0.2
     reconfigures: float = 0.0
     watches_for_good: float = 0.0
+    accepts_read_only: bool = False  # a server without a leader will do
     containers: float = 0.0  # of the paths: at or below one
     falls_silent: float = 0.002
     moves: float = 0.01
@@ -159,14 +160,17 @@ class Client:
         sent_at = trio.current_time()
         self._frames = FrameBuffer(1 << 24)
         hello = ConnectRequest(0, self._last_zxid, self._habits.timeout_ms, self.session_id, self._password)
-        await stream.send_all(frame(encode(hello) + b"\0"))
+        await stream.send_all(frame(encode(hello) + (b"\1" if self._habits.accepts_read_only else b"\0")))
         answer = await self._next_frame(stream, sent_at + self._timeout_ms / 1000)
         if answer is None:
             self._counts["handshakes_refused"] += 1
             return False
-        response, _ = decode(ConnectResponse, answer)
+        response, end = decode(ConnectResponse, answer)
         if response.timeout_ms <= 0:
             self._expired()
+            return False
+        if answer[end:] == b"\1":
+            await self._look_without_leader(stream)
             return False
         if self.session_id not in (0, response.session_id):
             self._checker.fail(f"{self.name} asked for 0x{self.session_id:x}, got {response}")
@@ -179,6 +183,21 @@ class Client:
         self._in_flight.clear()
         self._pings.clear()
         return True
+
+    async def _look_without_leader(self, stream: VirtualStream) -> None:
+        """A server that serves reads alone says so, and takes no write. What it shows may never have been
+        committed, so it is not looked at; and a library looks for a better server meanwhile."""
+        if not self._habits.accepts_read_only:
+            self._checker.fail(f"{self.name} is served read-only, which it did not ask for")
+        write = encode(CreateRequest("/n0/read-only", b"", OPEN, 0))
+        await stream.send_all(frame(pack(">ii", 1, OpCode.CREATE) + write))
+        answer = await self._next_frame(stream, trio.current_time() + self._timeout_ms / 1000)
+        if answer is None:
+            return
+        self._counts["answers_read_only"] += 1
+        xid, _, error = _HEADER.unpack_from(answer)
+        if (xid, error) != (1, NotReadOnly.code):
+            self._checker.fail(f"{self.name} wrote to a server that only reads, and was answered {error}")
 
     def _expired(self) -> None:
         self._counts["sessions_expired"] += 1

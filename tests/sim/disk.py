@@ -185,6 +185,13 @@ class VirtualDisk:
         self.is_damaged = False
         self.directories = {path: self.directories[path] for path in (root, kept)}
 
+    def put(self, path: Path, content: bytes) -> None:
+        """Somebody else has left a file there, durably."""
+        inode = Inode()
+        inode.content, inode.safe = bytearray(content), bytearray(content)
+        directory = self.directories.setdefault(path.parent, Directory())
+        directory.names[path.name] = directory.safe[path.name] = inode
+
     def mend(self) -> None:
         self.failing.clear()
         self.stall_s = 0.0

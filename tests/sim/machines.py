@@ -7,17 +7,20 @@ tasks have noticed, nothing they do has any effect: their disk and network raise
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from random import Random
 
 import trio
 
 from jute.zxid import epoch_of
 from persistence.errors import CorruptLog, CorruptSnapshot, StorageError
+from server.ensemble_member import EnsembleMember
 from server.ordering import OrderingPipeline
 from server.replica import Replica
 from tests.sim.checkers import Checker
 from tests.sim.disk import MountedDisk, VirtualDisk, VirtualOffload
 from tests.sim.network import HostNetwork, VirtualNetwork
+from tests.sim.stored_history import entries_of
 from tests.sim.virtual_time import PROCESS, Freezer
 
 START_MS = 1_000_000
@@ -71,9 +74,13 @@ class Machine:
         self.refuses_to_start = False  # what is on its disk is not what it must be, and it said so
         self.dies_in_recovery: int | None = None  # at which disk operation of the next start
         self.dies_in_adoption: int | None = None  # at which disk operation of taking over a leader's tree
+        self.keeps_old_logs = False  # as Apache's servers do when a leader sends them its tree
+        self.old_logs: dict[Path, bytes] = {}
+        self.on_down: Callable[[Machine], None] = _tell_nobody
         self.random = chance
         self.accepted_epoch = 0  # the last one it was about to promise
         self.server: Replica | None = None
+        self.member: EnsembleMember | None = None
         self._program = program
         self._network = network
         self._freezer = freezer
@@ -165,10 +172,11 @@ class Machine:
         return self._freezer.is_frozen(self.name)
 
     def _cut_off(self, *, with_machine: bool) -> None:
+        self.on_down(self)
         self.is_up = False
         self.down_since = trio.current_time()
         self.checker.disturbed_at = self.down_since  # also where a fault set earlier takes effect only now
-        self.server = None
+        self.server = self.member = None
         self.mounted.is_alive = False
         self.disk.die_after = None
         self._network.kill(self.name, with_machine=with_machine)
@@ -196,6 +204,22 @@ class Machine:
             self.counts["crashes_in_adoption"] += 1
             self.kill_at_disk_operation(count, with_machine=self.random.random() < 0.5)
 
+    def adopted_snapshot(self, kept: dict[Path, bytes], zxid: int) -> None:
+        """Apache's would have left its logs where they were; ours finds them at its next start."""
+        if self.keeps_old_logs:
+            self.old_logs |= {
+                path: log for path, log in kept.items() if max(entries_of(log), default=0) <= zxid
+            }
+
+    def _put_old_logs_back(self) -> None:
+        for path, content in self.old_logs.items():
+            directory = self.disk.directories.get(path.parent)
+            if directory is not None and path.name not in directory.names:
+                self.counts["old_logs_found"] += 1
+                self._trace(self.name, f"has {path.name} from before its snapshot")
+                self.disk.put(path, content)
+        self.old_logs.clear()
+
     # -- its life
 
     async def live(self) -> None:
@@ -206,6 +230,7 @@ class Machine:
             self.boots += 1
             self._trace(self.name, f"boots for the {self.boots}. time")
             self.network = self._network.boot(self.name)
+            self._put_old_logs_back()
             self.mounted = self.disk.mount()
             self.mounted.on_loop_held = self._hold_loop
             self.clock.start_ms = START_MS + self.random.randrange(START_MS)
@@ -252,6 +277,10 @@ class Machine:
     def _misses_data(self, reasons: list[BaseException]) -> bool:
         """A disk that fails is no excuse for files that make no sense."""
         return any(isinstance(reason, CorruptLog | CorruptSnapshot) for reason in reasons)
+
+
+def _tell_nobody(machine: Machine) -> None:
+    """Nobody has to know that it goes down."""
 
 
 def _leaves(failure: BaseException) -> list[BaseException]:

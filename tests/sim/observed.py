@@ -17,6 +17,7 @@ from server.standalone import Standalone
 from tests.sim.checkers import STANDALONE_EPOCH, Checker
 from tests.sim.machines import Machine
 from tests.sim.model import Node
+from tests.sim.stored_history import logs_on
 from tests.sim.virtual_time import PROCESS
 
 
@@ -68,9 +69,13 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
 
     async def adopt_snapshot(original: Callable[..., Any], replica: Replica) -> None:
         machine = here()
-        if machine is not None:
-            machine.adopts_snapshot()
+        if machine is None:
+            await original(replica)
+            return
+        machine.adopts_snapshot()
+        before = logs_on(machine.disk) if machine.keeps_old_logs else {}
         await original(replica)
+        machine.adopted_snapshot(before, replica.tree.last_zxid)
 
     def accept(original: Callable[..., None], keeper: EpochKeeper, epoch: int) -> None:
         machine = here()

@@ -309,6 +309,7 @@ async def _(original: Planted, learning: Learning, link: LearnerLink, mode: int,
         await original(learning, link, mode, zxid)
     finally:
         replica.log_drained = drained  # type: ignore[method-assign]
+    await replica.log_drained()
 
 
 @plant("epoch-entered-before-the-history", (Learning, "_take_over"))

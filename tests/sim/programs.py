@@ -19,6 +19,7 @@ from tests.sim.clients import CLIENT_PORT
 from tests.sim.machines import Machine
 from tests.sim.membership_on_disk import CONFIG_FILE, Found, prepare_members
 from tests.sim.network import VirtualStream
+from tests.sim.oracle import ORACLE_FILE
 from tests.sim.scenario import Scenario
 from tests.sim.thresholds import SETTING
 
@@ -55,6 +56,8 @@ def server_config(scenario: Scenario, my_id: int | None, members: Found) -> Serv
         local_sessions_enabled=scenario.has_local_sessions,
         local_sessions_upgrading_enabled=scenario.has_local_sessions,
         skip_acl=scenario.is_reconfigured,
+        oracle_path=ORACLE_FILE if scenario.has_oracle else None,
+        read_only_mode_enabled=scenario.has_read_only_mode,
         autopurge_interval_hours=1 if scenario.purges else 0,
         container_check_ms=_REAPED_EVERY_MS,
         **{"preallocate_bytes": _PREALLOCATED_BYTES, **_limits(scenario)},
@@ -87,7 +90,9 @@ async def run_standalone(scenario: Scenario, machine: Machine) -> None:
 async def run_member(scenario: Scenario, machine: Machine) -> None:
     my_id = machine.server_id
     config = server_config(scenario, my_id, prepare_members(machine.mounted, scenario, my_id))
-    member = EnsembleMember.open(config, world_of(machine), machine.network, config_path=CONFIG_FILE)
+    member = machine.member = EnsembleMember.open(
+        config, world_of(machine), machine.network, config_path=CONFIG_FILE
+    )
     await _serve(scenario, machine, member.replica, member.run)
 
 

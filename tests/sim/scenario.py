@@ -38,6 +38,8 @@ LEFT_OUT: dict[str, str] = {
     "damage": "a damaged log file that is not the last is taken for a torn one",
     "crash_in_adoption": "a log that ends before the leader's snapshot stays, and is trusted",
     "stored_history": "the check: for the same reason",
+    "old_logs": "logs that Apache's servers keep although a leader sent them its tree are trusted",
+    "oracle": "with a synchronised follower a leader whose oracle says 1 may commit alone",
     "impersonation": "a stranger with a member's id makes a leader resign, and ends all epochs",
     "few_outstanding": "with globalOutstandingLimit reached, a sync may be answered before an earlier one",
 }
@@ -82,6 +84,9 @@ class Scenario:
     reaps: bool
     has_stranger: bool  # somebody on the network who is no member
     impersonates: bool  # and says that it is
+    has_oracle: bool  # of two voters one may go on alone, if it says so
+    has_read_only_mode: bool
+    finds_old_logs: bool  # from a time when Apache's servers used the directories
     checks_stored_history: bool
     thresholds: tuple[tuple[str, int], ...]  # sizes that are far smaller than in production
 
@@ -115,6 +120,12 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
         faults += ("damage",)
     reaps = later.random() < 0.3
     has_stranger = is_ensemble and later.random() < 0.3
+    has_oracle = is_ensemble and not is_reconfigured and not group_lines and later.random() < 0.15
+    has_oracle = has_oracle and "oracle" in also
+    if has_oracle:  # whose disk is lost or damaged must not be the one that goes on alone
+        voters, faults = 2, tuple(fault for fault in faults if fault not in ("lost_disk", "damage"))
+    # Ids of local sessions come from the wall clock, and a clock set back repeats them.
+    has_local_sessions = is_ensemble and "clock_step" not in faults and later.random() < 0.25
     few = later.choice((0, 0, 1, 3))
     if "crash_in_adoption" in also and is_crashed:
         faults += ("crash_in_adoption",)
@@ -137,8 +148,7 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
         is_reconfigured=is_reconfigured,
         leader_serves=not is_ensemble or chance.random() < 0.9,
         has_observer_masters=chance.random() < 0.3,
-        # Ids of local sessions come from the wall clock, and a clock set back repeats them.
-        has_local_sessions=is_ensemble and "clock_step" not in faults and chance.random() < 0.2,
+        has_local_sessions=has_local_sessions,
         group_lines=group_lines,
         delay_s=delay_s,
         jitter_s=delay_s * chance.choice((0.1, 1, 5)),
@@ -152,6 +162,7 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
                 _draw_habits(chance, tick_ms, reconfigures=0.05 if is_reconfigured and not number else 0.0),
                 watches_for_good=more.choice((0.0, 0.0, 0.02, 0.1)),
                 containers=0.3 if reaps else 0.0,
+                accepts_read_only=has_local_sessions and number % 2 == 0,
             )
             for number in range(clients)
         ),
@@ -161,6 +172,9 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
         reaps=reaps,
         has_stranger=has_stranger,
         impersonates=has_stranger and "impersonation" in also,
+        has_oracle=has_oracle,
+        has_read_only_mode=has_local_sessions and later.random() < 0.6,
+        finds_old_logs="old_logs" in also and later.random() < 0.4,
         checks_stored_history="stored_history" in also,
         thresholds=draw_thresholds(later)
         + (((f"{SETTING}global_outstanding_limit", few),) if "few_outstanding" in also and few else ())

@@ -25,6 +25,7 @@ from tests.sim.leftovers import leftovers
 from tests.sim.machines import Machine
 from tests.sim.network import VirtualNetwork
 from tests.sim.observed import nodes_of, observed
+from tests.sim.oracle import Oracle
 from tests.sim.programs import run_member, run_standalone
 from tests.sim.scenario import Scenario
 from tests.sim.strangers import Stranger
@@ -105,6 +106,8 @@ class Simulation:
                     machine.start()
                 nursery.start_soon(self._faults.watch_over)
                 nursery.start_soon(self._watchman.watch)
+                if self._oracle is not None:
+                    nursery.start_soon(self._oracle.decide, scenario.tick_ms / 1000)
                 async with trio.open_nursery() as conversations:
                     for client in self._clients:
                         conversations.start_soon(client.run)
@@ -153,6 +156,8 @@ class Simulation:
         }
         for machine in self._machines.values():
             machine.disk.sync_s = scenario.sync_s
+            machine.keeps_old_logs = scenario.finds_old_logs
+        self._oracle = Oracle(list(self._machines.values()), self.trace) if scenario.has_oracle else None
         client_names = [f"c{number}" for number in range(1, scenario.clients + 1)]
         self._clients = [
             Client(

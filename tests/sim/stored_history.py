@@ -72,5 +72,17 @@ def _logged(disk: VirtualDisk) -> list[int]:
 
 
 def _entries(disk: VirtualDisk, file: LogFile) -> list[int]:
-    content = disk.directories[file.path.parent].names[file.path.name].content
-    return [zxid_of(payload) for payload in EntryScanner().feed(bytes(content[len(FILE_HEADER) :]))]
+    return entries_of(bytes(disk.directories[file.path.parent].names[file.path.name].content))
+
+
+def entries_of(log: bytes) -> list[int]:
+    """The zxids in one file."""
+    return [zxid_of(payload) for payload in EntryScanner().feed(log[len(FILE_HEADER) :])]
+
+
+def logs_on(disk: VirtualDisk) -> dict[Path, bytes]:
+    return {
+        path: bytes(disk.directories[path.parent].names[path.name].content)
+        for path in _names(disk)
+        if parse_log(path) is not None
+    }

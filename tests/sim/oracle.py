@@ -37,9 +37,10 @@ class Oracle:
 
     def _is_followed(self, machine: Machine, other: Machine) -> bool:
         """As the leader sees it: it keeps learners by connection or by server id."""
-        assert machine.member is not None
-        assert machine.member.peer.leader is not None
-        learners: Any = machine.member.peer.leader.learners
+        leader = machine.member and machine.member.peer.leader
+        if leader is None:
+            return False  # it stops by itself, and is no leader any more
+        learners: Any = leader.learners
         each_one = learners.values() if isinstance(learners, dict) else learners
         return any(each.server_id == other.server_id and each.is_synced for each in each_one)
 

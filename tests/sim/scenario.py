@@ -91,6 +91,11 @@ class Scenario:
     thresholds: tuple[tuple[str, int], ...]  # sizes that are far smaller than in production
 
     @property
+    def epochs_are_short(self) -> bool:
+        """A leader resigns when the zxids of its epoch are used up."""
+        return any(name == "quorum.proposals.LAST_COUNTER" for name, _ in self.thresholds)
+
+    @property
     def is_ensemble(self) -> bool:
         return self.voters > 1
 

@@ -106,20 +106,20 @@ class Simulation:
                     machine.start()
                 nursery.start_soon(self._faults.watch_over)
                 nursery.start_soon(self._watchman.watch)
+                if self._stranger is not None:
+                    nursery.start_soon(self._stranger.run)
                 if self._oracle is not None:
                     nursery.start_soon(self._oracle.decide, scenario.tick_ms / 1000)
                 async with trio.open_nursery() as conversations:
                     for client in self._clients:
                         conversations.start_soon(client.run)
-                    if self._stranger is not None:
-                        conversations.start_soon(self._stranger.run)
                     await self._faults.run(scenario.duration_s * _FAULTS_SHARE)
-                    if self._stranger is not None:
-                        self._stranger.is_stopping = True
                     await self._until_served()
                     for client in self._clients:
                         client.is_stopping = True
                 await self._until_quiet()
+                if self._stranger is not None:
+                    await self._stranger.leave()
                 self._check_end()
                 nursery.cancel_scope.cancel()
         self._ended_at = trio.current_time()

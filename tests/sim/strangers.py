@@ -52,7 +52,8 @@ class Stranger:
         counts: Counter[str],
         trace: Callable[[str, str], None],
     ) -> None:
-        self.is_stopping = False
+        self._is_leaving = False
+        self._has_left = trio.Event()
         self._network = network
         self._servers = servers
         self._scenario = scenario
@@ -62,7 +63,7 @@ class Stranger:
         self._tricks = [self._scan, self._talk_nonsense, self._learn, self._vote]
 
     async def run(self) -> None:
-        while not self.is_stopping:
+        while not self._is_leaving:
             await trio.sleep(self._chance.expovariate(1 / self._scenario.fault_every_s))
             server, trick = self._chance.choice(self._servers), self._chance.choice(self._tricks)
             with trio.move_on_after(self._chance.uniform(0, _STAYS_S)):
@@ -70,6 +71,13 @@ class Stranger:
                     await trick(server)
                 except (OSError, trio.BrokenResourceError):
                     self._counts["strangers_turned_away"] += 1
+        self._has_left.set()
+
+    async def leave(self) -> None:
+        """Go, and give the servers a moment to notice."""
+        self._is_leaving = True
+        await self._has_left.wait()
+        await trio.sleep(1 + 2 * self._scenario.tick_ms / 1000)
 
     async def _dial(self, server: str, port: int) -> VirtualStream:
         self._counts["strangers"] += 1

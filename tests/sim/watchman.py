@@ -2,6 +2,7 @@
 
   a leader     a quorum of machines that have been well and in reach of each other for a while has somebody
                who serves
+  no new role  where nothing was disturbed for long enough, a server that serves goes on as what it is
   no late end  where nothing was disturbed for long enough, sessions that nobody uses have ended
 
 A fault that has been mended may be felt for a moment: what it touched counts as well only after that.
@@ -13,6 +14,7 @@ from itertools import combinations
 import trio
 
 from quorum.quorum_verifiers import QuorumVerifier, verifier_of
+from server.pipeline import Pipeline
 from tests.sim.checkers import Checker
 from tests.sim.machines import Machine
 from tests.sim.membership_on_disk import first_members
@@ -22,6 +24,8 @@ from tests.sim.scenario import Scenario
 # A leader may be waited for in vain for initLimit, which is 10 ticks here, and looked for before and after.
 LEADERLESS_S_MAX, LEADERLESS_TICKS_MAX = 6.0, 14
 _EVERY_S = 0.5
+# For so long what was disturbed may still have consequences: somebody finds out, and asks for an election.
+_AFTERMATH_S, _AFTERMATH_TICKS = 2.0, 15
 
 
 class Watchman:
@@ -37,6 +41,8 @@ class Watchman:
         self._well_from: dict[int, float] = dict.fromkeys(self._machines, 0.0)
         self._linked_from: dict[tuple[int, int], float] = {}
         self._served_at: dict[int, float] = dict.fromkeys(self._machines, 0.0)
+        self._roles: dict[int, Pipeline | None] = dict.fromkeys(self._machines)
+        self._may_change_roles = scenario.is_reconfigured or scenario.epochs_are_short
         self._leader: object = None
         self._led_since = 0.0
 
@@ -56,11 +62,26 @@ class Watchman:
                 self._well_from[server_id] = now
             if machine.serves:
                 self._served_at[server_id] = now
+            self._check_role(server_id, machine)
             if machine.leads and machine.server is not self._leader:
                 self._leader, self._led_since = machine.server, now
         for pair in combinations(sorted(self._machines), 2):
             names = [self._machines[each].name for each in pair]
             self._linked_from[pair] = max(self._linked_from.get(pair, 0.0), self._network.linked_from(*names))
+
+    # -- roles
+
+    def _check_role(self, server_id: int, machine: Machine) -> None:
+        role = machine.server.pipeline if machine.server is not None and machine.serves else None
+        before, self._roles[server_id] = self._roles[server_id], role
+        if before is None or role is before or self._may_change_roles or self._checker.is_disturbed:
+            return
+        disturbed_at = max(self._checker.disturbed_at, *self._linked_from.values(), *self._well_from.values())
+        quiet_s = trio.current_time() - disturbed_at
+        if quiet_s > _AFTERMATH_S + _AFTERMATH_TICKS * self._tick_s:
+            self._checker.fail(
+                f"{machine.name} is no longer {before.mode}, though nothing was disturbed for {quiet_s:.1f} s"
+            )
 
     # -- a leader
 

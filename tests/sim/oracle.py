@@ -37,10 +37,9 @@ class Oracle:
 
     def _is_followed(self, machine: Machine, other: Machine) -> bool:
         """As the leader sees it: it keeps learners by connection or by server id."""
-        leader = machine.member and machine.member.peer.leader
-        if leader is None:
+        if machine.member is None or machine.member.peer.leader is None:
             return False  # it stops by itself, and is no leader any more
-        learners: Any = leader.learners
+        learners: Any = machine.member.peer.leader.learners
         each_one = learners.values() if isinstance(learners, dict) else learners
         return any(each.server_id == other.server_id and each.is_synced for each in each_one)
 

@@ -11,7 +11,7 @@ from typing import Literal
 import attrs
 
 from tests.sim.clients import Habits
-from tests.sim.thresholds import SETTING, draw_thresholds
+from tests.sim.thresholds import draw_thresholds
 
 FAULTS = (
     "kill",
@@ -41,7 +41,6 @@ LEFT_OUT: dict[str, str] = {
     "old_logs": "logs that Apache's servers keep although a leader sent them its tree are trusted",
     "oracle": "with a synchronised follower a leader whose oracle says 1 may commit alone",
     "impersonation": "a stranger with a member's id makes a leader resign, and ends all epochs",
-    "few_outstanding": "with globalOutstandingLimit reached, a sync may be answered before an earlier one",
 }
 STANDALONE_FAULTS = tuple(
     fault for fault in FAULTS if fault not in ("kill_all", "power_loss_all", "partition", "isolate")
@@ -131,7 +130,6 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
         voters, faults = 2, tuple(fault for fault in faults if fault not in ("lost_disk", "damage"))
     # Ids of local sessions come from the wall clock, and a clock set back repeats them.
     has_local_sessions = is_ensemble and "clock_step" not in faults and later.random() < 0.25
-    few = later.choice((0, 0, 1, 3))
     if "crash_in_adoption" in also and is_crashed:
         faults += ("crash_in_adoption",)
     return Scenario(
@@ -182,7 +180,6 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
         finds_old_logs="old_logs" in also and later.random() < 0.4,
         checks_stored_history="stored_history" in also,
         thresholds=draw_thresholds(later)
-        + (((f"{SETTING}global_outstanding_limit", few),) if "few_outstanding" in also and few else ())
         + ((("quorum.proposals.LAST_COUNTER", zxids_per_epoch),) if zxids_per_epoch else ()),
     )
 

@@ -32,6 +32,7 @@ _CHOICES: dict[str, tuple[int, ...]] = {
     "tests.sim.network.WINDOW_BYTES": (200, 5000),
     SETTING + "preallocate_bytes": (0, 1024),
     SETTING + "observer_master_size_limit_bytes": (1, 1 << 22),
+    SETTING + "global_outstanding_limit": (1, 1, 3),
 }
 
 

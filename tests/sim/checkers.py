@@ -6,6 +6,7 @@ history, and everything else is held against it:
 
   one order         a zxid means the same transaction on every server, for ever, and none is left out
   one leader        no two servers lead in the same epoch
+  on disk first     nothing is committed, or led from, before the disks of a quorum have it
   nothing lost      whoever begins to lead has all that was committed; what a client was told is part of it
   right decisions   a transaction is what the request calls for in the state before it, or its proper error
   exactly once      the requests of a connection become transactions in order, none twice, none left out
@@ -139,6 +140,7 @@ class Checker:
         self.applied_zxid: dict[str, int] = {}
         self._digest: int | None = None
         self._has_local_sessions = has_local_sessions
+        self.holders: Callable[[int], tuple[bool, list[str]]] = _nobody_asks
         self._checks_stored_history = checks_stored_history
         self._patience = 1 - 2 * clock_drift  # of a server that counts seconds, in our seconds
         self._now = now
@@ -179,6 +181,8 @@ class Checker:
             self.note(
                 f"{server} leads from 0x{last_zxid:x} on, but 0x{self.history.last_zxid:x} was committed"
             )
+        if last_zxid in self.logged and not self.holders(last_zxid)[0]:
+            self.note(f"{server} leads from 0x{last_zxid:x} on, which is not on the disks of a quorum")
         for zxid in range(max(self.history.last_zxid, last_zxid >> 32 << 32) + 1, last_zxid + 1):
             if zxid not in self.logged:
                 self.note(f"{server} leads from 0x{last_zxid:x} on, but nobody ever logged 0x{zxid:x}")
@@ -216,6 +220,9 @@ class Checker:
         zxid = zxid_of(payload)
         if not follows(self.history.last_zxid, zxid):
             self.note(f"{server} commits 0x{zxid:x} after 0x{self.history.last_zxid:x}")
+        is_quorum, holders = self.holders(zxid)
+        if not is_quorum:
+            self.note(f"{server} commits 0x{zxid:x}, which only {holders} have on disk")
         before, containers = self.history.last_zxid, self.history.containers.copy()
         entry = self.history.append(payload)
         if entry.header.type == OpCode.DELETE_CONTAINER and not entry.failure:
@@ -407,6 +414,11 @@ class Checker:
             if path != "/" and expected.get(path) != nodes.get(path):
                 self.note(f"{server} has at {path} {nodes.get(path)}, expected was {expected.get(path)}")
                 return
+
+
+def _nobody_asks(zxid: int) -> tuple[bool, list[str]]:
+    """Where nobody knows who has to have it."""
+    return True, []
 
 
 def judge(history: History, request: Request, entry: Entry, before: int) -> str | None:

@@ -347,6 +347,12 @@ class OpenedForWriting:
             self._mounted.on_loop_held(took_s)
         self._inode.sync()
 
+    @property
+    def is_safe(self) -> bool:
+        """Is all of it on the platter, and its name too?"""
+        has_name = any(self._inode in each.safe.values() for each in self._mounted.disk.directories.values())
+        return not self._inode.unsafe and has_name
+
     def close(self) -> None:
         pass
 

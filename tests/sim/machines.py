@@ -20,7 +20,7 @@ from server.replica import Replica
 from tests.sim.checkers import Checker
 from tests.sim.disk import MountedDisk, VirtualDisk, VirtualOffload
 from tests.sim.network import HostNetwork, VirtualNetwork
-from tests.sim.stored_history import entries_of
+from tests.sim.stored_history import entries_of, safe_on
 from tests.sim.virtual_time import PROCESS, Freezer
 
 START_MS = 1_000_000
@@ -74,6 +74,8 @@ class Machine:
         self.refuses_to_start = False  # what is on its disk is not what it must be, and it said so
         self.dies_in_recovery: int | None = None  # at which disk operation of the next start
         self.dies_in_adoption: int | None = None  # at which disk operation of taking over a leader's tree
+        self.safe_zxids: set[int] = set()  # of entries that its log has durably
+        self.safe_upto = 0  # a snapshot that it was started from, or was sent, has everything up to here
         self.keeps_old_logs = False  # as Apache's servers do when a leader sends them its tree
         self.old_logs: dict[Path, bytes] = {}
         self.on_down: Callable[[Machine], None] = _tell_nobody
@@ -106,6 +108,14 @@ class Machine:
             and self.accepted_epoch == epoch_of(zxid)
             and server.writer._reported_count == server.writer._appended_count
         )
+
+    def holds(self, zxid: int) -> bool:
+        """Would it have this transaction after a loss of power?"""
+        return zxid <= self.safe_upto or zxid in self.safe_zxids
+
+    def read_its_disk(self) -> None:
+        """Its server has: what is safe there is what it says it has."""
+        self.safe_upto, self.safe_zxids = safe_on(self.disk)
 
     @property
     def serves(self) -> bool:

@@ -11,10 +11,12 @@ import persistence.txn_log
 import server.pipeline
 from jute.client_records import GetDataResponse
 from jute.record import decode
+from persistence.log_format import zxid_of
 from quorum.epochs import EpochKeeper
 from server.replica import Replica
 from server.standalone import Standalone
 from tests.sim.checkers import STANDALONE_EPOCH, Checker
+from tests.sim.disk import OpenedForWriting
 from tests.sim.machines import Machine
 from tests.sim.model import Node
 from tests.sim.stored_history import logs_on
@@ -36,7 +38,13 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
         machine = here()
         if machine is not None:
             checker.server_logged(machine.name, payloads)  # before it can die in the middle of it
+        file = log._file
         original(log, payloads)
+        file = log._file or file
+        if machine is not None and file is None:  # it was made and finished by this one batch
+            machine.read_its_disk()
+        elif machine is not None and isinstance(file, OpenedForWriting) and file.is_safe:
+            machine.safe_zxids.update(map(zxid_of, payloads))
 
     def apply_txn(original: Callable[..., Any], tree: Any, txn: Any) -> Any:
         machine = here()
@@ -75,7 +83,14 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
         machine.adopts_snapshot()
         before = logs_on(machine.disk) if machine.keeps_old_logs else {}
         await original(replica)
+        machine.read_its_disk()
         machine.adopted_snapshot(before, replica.tree.last_zxid)
+
+    def load(original: Callable[..., Any], replica: Replica, *args: object) -> None:
+        original(replica, *args)
+        machine = here()
+        if machine is not None:
+            machine.read_its_disk()
 
     def accept(original: Callable[..., None], keeper: EpochKeeper, epoch: int) -> None:
         machine = here()
@@ -87,6 +102,7 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
         _wrapped(EpochKeeper, "accept", accept),
         _wrapped(persistence.txn_log.TxnLog, "append_batch", append_batch),
         _wrapped(server.pipeline, "apply_txn", apply_txn),
+        _wrapped(Replica, "load", load),
         _wrapped(Replica, "lead", lead),
         _wrapped(Replica, "learn", learn),
         _wrapped(Replica, "adopt_snapshot", adopt_snapshot),

@@ -16,6 +16,7 @@ from random import Random
 import attrs
 import trio
 
+from quorum.quorum_verifiers import QuorumVerifier, verifier_of
 from quorum.server_lines import read_config_text
 from server.leading import LeadingPipeline
 from tests.sim.checkers import Checker, Violation
@@ -23,6 +24,7 @@ from tests.sim.clients import Client
 from tests.sim.faults import Faults
 from tests.sim.leftovers import leftovers
 from tests.sim.machines import Machine
+from tests.sim.membership_on_disk import first_members
 from tests.sim.network import VirtualNetwork
 from tests.sim.observed import nodes_of, observed
 from tests.sim.oracle import Oracle
@@ -189,7 +191,15 @@ class Simulation:
             host = self._network.boot("x1")
             chance_of_its_own = Random(f"stranger {scenario.seed}")
             self._stranger = Stranger(host, names, scenario, chance_of_its_own, self.counts, self.trace)
+        if scenario.is_ensemble and not scenario.is_reconfigured and not scenario.has_oracle:
+            self._checker.holders = partial(self._holders, verifier_of(first_members(scenario)))
         self._watchman = Watchman(scenario, list(self._machines.values()), self._network, self._checker)
+
+    def _holders(self, verifier: QuorumVerifier, zxid: int) -> tuple[bool, list[str]]:
+        """Who has a transaction on disk, and are they a quorum?"""
+        holding = [machine for machine in self._machines.values() if machine.holds(zxid)]
+        is_quorum = verifier.contains_quorum([machine.server_id for machine in holding])
+        return is_quorum, [machine.name for machine in holding]
 
     def _leader(self) -> Machine | None:
         for machine in self._machines.values():

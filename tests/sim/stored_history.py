@@ -80,6 +80,18 @@ def entries_of(log: bytes) -> list[int]:
     return [zxid_of(payload) for payload in EntryScanner().feed(log[len(FILE_HEADER) :])]
 
 
+def safe_on(disk: VirtualDisk) -> tuple[int, set[int]]:
+    """What a loss of power would leave: the zxid of the newest snapshot, and those of all entries."""
+    snapshot, logged = 0, set[int]()
+    for path, directory in disk.directories.items():
+        for name, inode in directory.safe.items():
+            if (found := parse_snapshot(path / name)) is not None:
+                snapshot = max(snapshot, found.zxid)
+            elif parse_log(path / name) is not None:
+                logged.update(entries_of(bytes(inode.safe)))
+    return snapshot, logged
+
+
 def logs_on(disk: VirtualDisk) -> dict[Path, bytes]:
     return {
         path: bytes(disk.directories[path.parent].names[path.name].content)

@@ -5,7 +5,7 @@ what their trees are at the end. Clients tell what they sent and what came back.
 history, and everything else is held against it:
 
   one order         a zxid means the same transaction on every server, for ever, and none is left out
-  one leader        no two servers lead in the same epoch
+  one leader        no two servers lead in the same epoch, and no server promises an epoch twice
   on disk first     nothing is committed, or led from, before the disks of a quorum have it
   nothing lost      whoever begins to lead has all that was committed; what a client was told is part of it
   right decisions   a transaction is what the request calls for in the state before it, or its proper error
@@ -21,7 +21,8 @@ history, and everything else is held against it:
                     (watchman.py); ephemerals go with them
   stored history    from the newest snapshot to the last entry of a log, and from its first entry on, nothing
                     committed is missing: on every disk, whenever a machine goes down or a server serves
-  equal trees       once all is quiet, every server has the tree that the history makes
+  equal trees       whenever it begins to serve, and once all is quiet, every server has the tree that the
+                    history makes
 """
 
 from collections.abc import Callable, Iterable
@@ -76,6 +77,7 @@ class Conversation:
 
     client: str
     session_id: int
+    number: int  # they come one after the other
     writes: list["Request"] = attrs.field(factory=list)
     ordered: int = 0
 
@@ -138,10 +140,12 @@ class Checker:
         self.disturbed_at = 0.0  # when anything was last done to hosts, disks or links
         self.is_disturbed = False
         self.applied_zxid: dict[str, int] = {}
+        self._latest: dict[int, Conversation] = {}  # by session: on which a write was last ordered
         self._digest: int | None = None
         self._has_local_sessions = has_local_sessions
         self.holders: Callable[[int], tuple[bool, list[str]]] = _nobody_asks
         self._checks_stored_history = checks_stored_history
+        self._promises: dict[tuple[str, int, int], str] = {}  # by server, epoch and disk: to whom
         self._patience = 1 - 2 * clock_drift  # of a server that counts seconds, in our seconds
         self._now = now
         self._on_violation = on_violation
@@ -202,6 +206,23 @@ class Checker:
             self.note(f"{server} applies 0x{zxid:x} after 0x{before:x}")
         self.applied_zxid[server] = zxid
 
+    def check_role(self, server: str, zxid: int, nodes: dict[str, Node]) -> None:
+        """A server that begins to serve has the tree that the history makes, and nothing else."""
+        if zxid <= self.history.last_zxid:
+            self._compare_trees(server, self.history.existing(zxid), nodes)
+
+    def epoch_entered(self, server: str, zxid: int, holds: Callable[[int], bool]) -> None:
+        """It says from now on that it has this epoch's history."""
+        if zxid in self.logged and not holds(zxid):
+            self.note(f"{server} enters an epoch with 0x{zxid:x} as its last, which is not on its disk")
+
+    def epoch_promised(self, server: str, epoch: int, leader: str, disk: int) -> None:
+        """A server that promises an epoch is counted for it once, even by the same leader."""
+        before = self._promises.get((server, epoch, disk))
+        if before is not None:
+            self.note(f"{server} promises epoch {epoch} to {leader}, and has promised it to {before}")
+        self._promises[server, epoch, disk] = leader
+
     def check_disk(self, server: str, disk: VirtualDisk, *, must_reach_snapshot: bool) -> None:
         """Nothing that was committed is missing between its files."""
         if self._checks_stored_history and not disk.is_damaged:
@@ -220,11 +241,11 @@ class Checker:
         zxid = zxid_of(payload)
         if not follows(self.history.last_zxid, zxid):
             self.note(f"{server} commits 0x{zxid:x} after 0x{self.history.last_zxid:x}")
+        before, containers = self.history.last_zxid, self.history.containers.copy()
+        entry = self.history.append(payload)
         is_quorum, holders = self.holders(zxid)
         if not is_quorum:
             self.note(f"{server} commits 0x{zxid:x}, which only {holders} have on disk")
-        before, containers = self.history.last_zxid, self.history.containers.copy()
-        entry = self.history.append(payload)
         if entry.header.type == OpCode.DELETE_CONTAINER and not entry.failure:
             self._check_reaping(entry, before, containers)
         self._check_session(entry)
@@ -306,6 +327,13 @@ class Checker:
         if entry.zxid <= request.floor:
             self.note(f"0x{entry.zxid:x} was asked for when 0x{request.floor:x} was already acknowledged")
         conversation = request.conversation
+        if not self._has_local_sessions and entry.failure not in SESSION_ERRORS:
+            latest = self._latest.setdefault(conversation.session_id, conversation)
+            if latest.number > conversation.number:
+                self.note(
+                    f"0x{entry.zxid:x} was asked for on a connection that its client has left: {request}"
+                )
+            self._latest[conversation.session_id] = conversation
         if conversation.writes[conversation.ordered] is not request:
             left_out = conversation.writes[conversation.ordered]
             self.note(f"0x{entry.zxid:x} has xid {request.xid}, but xid {left_out.xid} came before it")
@@ -409,7 +437,9 @@ class Checker:
             self.note(f"{server} has digest {digest}, others have {self._digest}")
         if last_zxid >> 32 == self.history.last_zxid >> 32 and last_zxid != self.history.last_zxid:
             self.note(f"{server} stands at 0x{last_zxid:x}, the history at 0x{self.history.last_zxid:x}")
-        expected = self.history.existing(self.history.last_zxid)
+        self._compare_trees(server, self.history.existing(self.history.last_zxid), nodes)
+
+    def _compare_trees(self, server: str, expected: dict[str, Node], nodes: dict[str, Node]) -> None:
         for path in sorted(expected.keys() | nodes.keys()):
             if path != "/" and expected.get(path) != nodes.get(path):
                 self.note(f"{server} has at {path} {nodes.get(path)}, expected was {expected.get(path)}")

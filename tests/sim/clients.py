@@ -115,7 +115,7 @@ class Client:
         self._trace = trace
         self._xid = int(name[1:]) * XIDS_EACH  # so that no two clients' requests can be mistaken
         self._new_session()
-        self._conversation = Conversation(name, 0)
+        self._conversation = Conversation(name, 0, 0)
         self._in_flight: deque[Request] = deque()
         self._pings: deque[float] = deque()
         self._sent_at = 0.0
@@ -179,7 +179,7 @@ class Client:
         self._timeout_ms = response.timeout_ms
         self._server = server
         self._checker.session_opened(self.name, server, self.session_id, response.timeout_ms, sent_at)
-        self._conversation = Conversation(self.name, self.session_id)
+        self._conversation = Conversation(self.name, self.session_id, self._conversation.number + 1)
         self._in_flight.clear()
         self._pings.clear()
         return True

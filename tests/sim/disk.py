@@ -166,6 +166,7 @@ class VirtualDisk:
         self.stall_s = 0.0  # what comes on top of it now
         self.busy_s = 0.0  # what all syncs together took
         self.faults_met = 0
+        self.wipes = 0  # how often an empty one took its place
         self.is_damaged = False  # something that it had stored is not what was written
 
     def mount(self) -> "MountedDisk":
@@ -182,6 +183,7 @@ class VirtualDisk:
     def wipe(self, kept: Path) -> None:
         """A new disk takes its place; only this directory is restored."""
         root = Path("/")
+        self.wipes += 1
         self.is_damaged = False
         self.directories = {path: self.directories[path] for path in (root, kept)}
 

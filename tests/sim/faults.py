@@ -367,5 +367,22 @@ class Faults:
 
         self._undo_later(0.2, 10 * self._tick_s(), mend)
 
+    def _stalled_leader(self) -> None:
+        """The leader's disk stalls, and its links to others break: what they acked is cut off again."""
+        leader = self._leader()
+        if leader is None:
+            return
+        leader.disk.stall_s = self._chance.uniform(0.2, 2) * self._tick_s()
+        links = [each for each in self._network.connections() if leader.network in each.hosts]
+        for connection in links:
+            delay_s = self._chance.uniform(0.0, leader.disk.stall_s)
+            self._network.clock.call_later(delay_s, connection.reset)
+            connection.disturb(trio.current_time() + delay_s)
+
+        def mend() -> None:
+            leader.disk.stall_s = 0.0
+
+        self._undo_later(0.5 * self._tick_s(), 3 * self._tick_s(), mend)
+
     def _clock_step(self) -> None:
         self._victim().clock.wall_offset_ms += self._chance.choice((-1, 1)) * self._chance.randint(1, 10**7)

@@ -118,6 +118,10 @@ class Machine:
         self.safe_upto, self.safe_zxids = safe_on(self.disk)
 
     @property
+    def is_voter(self) -> bool:
+        return self.member is not None and self.member.membership.is_voter
+
+    @property
     def serves(self) -> bool:
         """Are its clients' writes taken?"""
         server = self.server

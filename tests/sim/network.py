@@ -289,6 +289,10 @@ class Connection:
         for stream in (self.dialled, self.accepted):
             stream.host.streams[stream] = None
 
+    @property
+    def hosts(self) -> "tuple[HostNetwork, HostNetwork]":
+        return self.dialled.host, self.accepted.host
+
     def closed_by(self, stream: VirtualStream) -> None:
         stream.host.streams.pop(stream, None)
         stream.incoming.is_reader_gone = True

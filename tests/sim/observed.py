@@ -12,6 +12,7 @@ import server.pipeline
 from jute.client_records import GetDataResponse
 from jute.record import decode
 from persistence.log_format import zxid_of
+from quorum.discovery import ALREADY_ACCEPTED, EpochAgreement, Summary
 from quorum.epochs import EpochKeeper
 from server.replica import Replica
 from server.standalone import Standalone
@@ -65,6 +66,7 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
         if machine is not None:
             machine.counts["terms"] += 1
             checker.server_leads(machine.name, epoch, replica.last_zxid)
+            checker.check_role(machine.name, replica.last_zxid, nodes_of(replica.tree))
             checker.check_disk(machine.name, machine.disk, must_reach_snapshot=True)
             checker.server_restarts_from(machine.name, replica.last_zxid)
 
@@ -73,6 +75,7 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
         if machine is not None:
             checker.server_restarts_from(machine.name, replica.last_zxid)
             checker.check_disk(machine.name, machine.disk, must_reach_snapshot=logs(named))
+            checker.check_role(machine.name, replica.last_zxid, nodes_of(replica.tree))
         return original(replica, *args, **named)
 
     async def adopt_snapshot(original: Callable[..., Any], replica: Replica) -> None:
@@ -98,8 +101,30 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
             machine.accepted_epoch = epoch
         original(keeper, epoch)
 
+    def enter(original: Callable[..., None], keeper: EpochKeeper, epoch: int) -> None:
+        machine = here()
+        if machine is not None and machine.server is not None and machine.is_voter:
+            checker.epoch_entered(machine.name, machine.server.last_zxid, machine.holds)
+        original(keeper, epoch)
+
+    def acked(
+        original: Callable[..., bool],
+        agreement: EpochAgreement,
+        server_id: int,
+        theirs: Summary,
+        **named: Any,
+    ) -> bool:
+        machine = here()
+        if machine is not None and theirs.current_epoch != ALREADY_ACCEPTED:
+            promising = machines.get(f"s{server_id}")
+            if promising is not None:
+                checker.epoch_promised(promising.name, agreement.epoch, machine.name, promising.disk.wipes)
+        return original(agreement, server_id, theirs, **named)
+
     with (
         _wrapped(EpochKeeper, "accept", accept),
+        _wrapped(EpochKeeper, "enter", enter),
+        _wrapped(EpochAgreement, "acked", acked),
         _wrapped(persistence.txn_log.TxnLog, "append_batch", append_batch),
         _wrapped(server.pipeline, "apply_txn", apply_txn),
         _wrapped(Replica, "load", load),

@@ -189,9 +189,9 @@ async def _(original: Planted, disk: Any, offload: Any, directory: Any, source: 
 
 @plant("purge-removes-needed-logs", (server.replica, "purge"), (persistence.snapshots, "purge"))
 def _(original: Planted, disk: Any, snap_dir: Any, log_dir: Any, retain_count: int) -> list[Any]:
-    """Purging removes every log but the last two, whatever the snapshots that stay need."""
+    """Purging removes every log but the last, whatever the snapshots that stay need."""
     removed: list[Any] = original(disk, snap_dir, log_dir, retain_count)
-    for file in list_logs(disk, log_dir)[:-2]:
+    for file in list_logs(disk, log_dir)[:-1]:
         disk.unlink(file.path)
     return removed
 
@@ -249,21 +249,6 @@ def _(original: Planted, agreement: EpochAgreement, server_id: int, theirs: Summ
         theirs = min(theirs, agreement._mine)
     is_complete: bool = original(agreement, server_id, theirs, **named)
     return is_complete
-
-
-@plant("epoch-agreed-by-observers", (EpochAgreement, "acked"), (EpochAgreement, "connected"))
-def _(original: Planted, agreement: EpochAgreement, server_id: int, what: Any, **named: Any) -> bool:
-    """Whoever connects counts for the epoch, one server is enough beside the leader."""
-    is_complete: bool = original(agreement, server_id, what, **named)
-    if is_complete or server_id == agreement._my_id:
-        return is_complete
-    if isinstance(what, int) and not agreement.is_proposed and agreement._my_id in agreement._connected:
-        agreement.is_proposed = True
-        return True
-    if isinstance(what, Summary) and not agreement.is_accepted and agreement._my_id in agreement._acked:
-        agreement.is_accepted = True
-        return True
-    return False
 
 
 @plant("served-before-a-quorum-synced", (Leader, "_new_leader_acked"))
@@ -375,13 +360,6 @@ def _last_up_to(cut: Planted, log: TxnLog, file: Any, zxid: int) -> int | None:
         log._disk.truncate = truncate  # type: ignore[method-assign]
 
 
-@plant("diff-leaves-one-out", (quorum.learner_sync, "_gapless"))
-def _(original: Planted, after: int, payloads: list[bytes], last: int) -> tuple[list[bytes], int]:
-    """Of what a learner missed, the last transaction of a burst read from disk is not sent."""
-    taken, reached = original(after, payloads, last)
-    return (taken[:-1], reached) if len(taken) > 1 else (taken, reached)
-
-
 @plant("diff-for-whoever-is-behind", (quorum.learner_sync, "plan_from_memory"))
 def _(original: Planted, peer_zxid: int, last_zxid: int, committed: Any, **named: Any) -> Any:
     """A learner with a history that parts from the leader's is sent what follows, and cuts nothing off."""
@@ -389,18 +367,6 @@ def _(original: Planted, peer_zxid: int, last_zxid: int, committed: Any, **named
     if plan is not None and plan.mode is quorum.synchronization.SyncMode.TRUNC:
         return quorum.synchronization.Plan(quorum.synchronization.SyncMode.DIFF, last_zxid, plan.after)
     return plan
-
-
-@plant("forwarding-begins-behind-the-snapshot", (quorum.learner_sync.LearnerSync, "_send_snapshot"))
-async def _(original: Planted, sync: Any, link: LearnerLink, begin_forwarding: Planted) -> None:
-    """What is committed while a snapshot is sent is not sent to its learner."""
-    await original(sync, link, lambda zxid: None)
-    begin_forwarding(sync._replica.last_zxid)
-
-
-@plant("outstanding-not-sent", (Proposals, "send_outstanding"))
-def _(original: Planted, proposals: Proposals, learner: object) -> None:
-    """A learner that joins is not sent what is proposed and not committed yet."""
 
 
 # --- Broadcast: what may be committed.

@@ -61,9 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="at most, for each")
     parser.add_argument("--minutes", type=float, default=1.0, help="simulated, for each seed")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument(
-        "--also", nargs="*", default=(), choices=LEFT_OUT, help="see tests.sim.run"
-    )
+    parser.add_argument("--also", nargs="*", default=(), choices=LEFT_OUT, help="see tests.sim.run")
     options = parser.parse_args(arguments)
     if unknown := set(options.plants) - set(NAMES):
         parser.error(f"no such plant: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")

@@ -16,7 +16,7 @@ from random import Random
 import attrs
 import trio
 
-from quorum.quorum_verifiers import QuorumVerifier, verifier_of
+from quorum.quorum_verifiers import verifier_of
 from quorum.server_lines import read_config_text
 from server.leading import LeadingPipeline
 from tests.sim.checkers import Checker, Violation
@@ -191,14 +191,22 @@ class Simulation:
             host = self._network.boot("x1")
             chance_of_its_own = Random(f"stranger {scenario.seed}")
             self._stranger = Stranger(host, names, scenario, chance_of_its_own, self.counts, self.trace)
-        if scenario.is_ensemble and not scenario.is_reconfigured and not scenario.has_oracle:
-            self._checker.holders = partial(self._holders, verifier_of(first_members(scenario)))
+        self._members_text: str | None = None
+        self._verifiers = [verifier_of(first_members(scenario))]
+        if scenario.is_ensemble and not scenario.has_oracle:
+            self._checker.holders = self._holders
         self._watchman = Watchman(scenario, list(self._machines.values()), self._network, self._checker)
 
-    def _holders(self, verifier: QuorumVerifier, zxid: int) -> tuple[bool, list[str]]:
-        """Who has a transaction on disk, and are they a quorum?"""
+    def _holders(self, zxid: int) -> tuple[bool, list[str]]:
+        """Who has a transaction on disk, and are they a quorum? Of a reconfiguration, by both countings."""
+        text = self._checker.history.members_text
+        verifiers = self._verifiers = self._verifiers[-1:]
+        if text is not None and text != self._members_text:
+            self._members_text = text
+            verifiers.append(verifier_of(read_config_text(text)))
         holding = [machine for machine in self._machines.values() if machine.holds(zxid)]
-        is_quorum = verifier.contains_quorum([machine.server_id for machine in holding])
+        ids = [machine.server_id for machine in holding]
+        is_quorum = all(verifier.contains_quorum(ids) for verifier in verifiers)
         return is_quorum, [machine.name for machine in holding]
 
     def _leader(self) -> Machine | None:

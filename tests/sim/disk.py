@@ -367,6 +367,13 @@ class VirtualOffload:
         self._turn = trio.Lock()
         self._working: trio.CancelScope | None = None
 
+    def _run(self, fn: Callable[[*Ts], T], *args: *Ts) -> T:
+        self._mounted.is_offloaded = True
+        try:
+            return fn(*args)
+        finally:
+            self._mounted.is_offloaded = False
+
     async def __call__(self, fn: Callable[[*Ts], T], *args: *Ts) -> T:
         disk = self._mounted.disk
         async with self._turn:
@@ -379,13 +386,6 @@ class VirtualOffload:
                 await trio.sleep(delay)
                 return result
         raise Killed
-
-    def _run(self, fn: Callable[[*Ts], T], *args: *Ts) -> T:
-        self._mounted.is_offloaded = True
-        try:
-            return fn(*args)
-        finally:
-            self._mounted.is_offloaded = False
 
     def die(self) -> None:
         if self._working is not None:

@@ -69,7 +69,7 @@ class FourLetterWords:
         self._list_words_once()
         if word not in self.config.four_letter_words_whitelist or word not in _ANSWERS:
             return f"{word} is not executed because it is not in the whitelist.\n"
-        log.info(f"Processing {word} command from {address_text(connection)}")
+        log.debug(f"Processing {word} command from {address_text(connection)}")
         question = Question(connection, bytes.fromhex(argument), self.standing())
         if not question.standing.is_serving and word in _SILENT_WHILE_NOT_SERVING:
             return NOT_SERVING if word == "hash" else f"{NOT_SERVING}\n"

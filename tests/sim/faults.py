@@ -23,6 +23,8 @@ from tests.sim.membership_on_disk import CONFIG_FILE, first_members
 from tests.sim.network import VirtualNetwork
 from tests.sim.scenario import Scenario
 
+_TRIES = 40  # to find a moment when the others can do without a disk
+
 
 class Faults:
     """`leader` names the machine that leads at present, if any."""
@@ -281,8 +283,7 @@ class Faults:
         if not machine.is_up or self._damaged not in (None, machine):
             return
         if self._chance.random() < 0.5:
-            if self._can_spare_disk(machine):
-                self._spoil(machine, flip_bit(machine.disk, self._chance))
+            self._flip_when_spare(machine, _TRIES)
             return
         machine.kill(with_machine=True)
 
@@ -292,6 +293,14 @@ class Faults:
 
         self._when_spare(machine, spoil)
         self._undo_later(6 * self._tick_s(), 8 * self._tick_s() + 2, machine.start)
+
+    def _flip_when_spare(self, machine: Machine, tries: int) -> None:
+        if self._damaged not in (None, machine) or not machine.is_up:
+            return
+        if self._can_spare_disk(machine):
+            self._spoil(machine, flip_bit(machine.disk, self._chance))
+        elif tries:
+            self._network.clock.call_later(0.05, partial(self._flip_when_spare, machine, tries - 1))
 
     def _spoil(self, machine: Machine, what: str | None) -> None:
         if what is not None:

@@ -16,7 +16,9 @@ from typing import Any
 import attrs
 import trio
 
+import persistence.log_format
 import persistence.recovery
+import persistence.snapshot_format
 import persistence.snapshots
 import quorum.epochs
 import quorum.leader
@@ -25,7 +27,6 @@ import quorum.synchronization
 import server.apply_txn
 import server.pipeline
 import server.replica
-from persistence.log_format import End, EntryScanner
 from persistence.log_reader import list_logs
 from persistence.log_writer import LogWriter
 from persistence.txn_log import TxnLog
@@ -47,6 +48,7 @@ from server.ordering import OrderingPipeline
 from server.pipeline import Pipeline
 from server.prepare_txn import Preparer
 from server.replica import Replica
+from server.stored_tree import StoredTree
 from server.watches import Watches
 from tests.sim.disk import Killed, MountedDisk, OpenedForWriting
 
@@ -131,45 +133,39 @@ def _(original: Planted, writer: LogWriter, count: int) -> None:
         original(writer, fresh)
 
 
-@plant("log-not-replayed", (persistence.recovery, "_replay"))
-def _(original: Planted, disk: Any, log_dir: Any, start: int, target: Any, progress: Any) -> tuple[int, int]:
+@plant("log-not-replayed", (persistence.recovery, "logs_holding"))
+def _(original: Planted, files: Any, zxid: int) -> list[Any]:
     """A restarted server has its last snapshot, and nothing of its log."""
-    return start, 0
+    return []
 
 
-@plant("last-entry-not-replayed", (persistence.recovery, "LogReader"))
-def _(original: Planted, *args: Any, **named: Any) -> Any:
+@plant("last-entry-not-replayed", (Replica, "load"))
+def _(original: Planted, replica: Replica, *args: Any) -> None:
     """A restarted server passes over the last entry of its log."""
-    return _AllButTheLast(original(*args, **named))
+    stored, held = replica.stored, list[bytes]()
+
+    def replay(payload: bytes) -> None:
+        if held:
+            StoredTree.replay(stored, held.pop())
+        held.append(payload)
+
+    stored.replay = replay  # type: ignore[method-assign]
+    try:
+        original(replica, *args)
+    finally:
+        del stored.replay  # type: ignore[method-assign]
 
 
-class _AllButTheLast:
-    """A LogReader that keeps the last payload to itself."""
-
-    def __init__(self, reader: Any) -> None:
-        self._reader = reader
-        self.last_zxid = reader.last_zxid
-
-    @property
-    def tail(self) -> Any:
-        return self._reader.tail
-
-    def __iter__(self) -> Iterator[bytes]:
-        before: bytes | None = None
-        for payload in self._reader:
-            if before is not None:
-                self.last_zxid = persistence.log_format.zxid_of(before)
-                yield before
-            before = payload
+@plant("log-entries-not-checksummed", (persistence.log_format, "adler32"))
+def _(original: Planted, *args: Any) -> int:
+    """A changed entry of a log is taken for what was written."""
+    return 0
 
 
-@plant("bad-checksum-taken-for-a-torn-end", (EntryScanner, "feed"))
-def _(original: Planted, scanner: EntryScanner, chunk: bytes) -> list[bytes]:
-    """A damaged entry ends its file, as if nothing had ever been written behind it."""
-    payloads: list[bytes] = original(scanner, chunk)
-    if scanner.end is End.BAD_CHECKSUM:
-        scanner.end = End.CLEAN
-    return payloads
+@plant("snapshots-not-checksummed", (persistence.snapshot_format, "adler32"))
+def _(original: Planted, *args: Any) -> int:
+    """A changed snapshot is taken for what was written."""
+    return 0
 
 
 @plant("snapshot-named-by-its-end", (server.replica, "take_snapshot"))

@@ -153,7 +153,7 @@ def _(original: Planted, replica: Replica, *args: Any) -> None:
     try:
         original(replica, *args)
     finally:
-        del stored.replay  # type: ignore[method-assign]
+        del stored.replay
 
 
 @plant("log-entries-not-checksummed", (persistence.log_format, "adler32"))

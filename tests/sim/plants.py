@@ -169,7 +169,7 @@ def _(original: Planted, *args: Any) -> int:
 
 
 @plant("snapshot-named-by-its-end", (server.replica, "take_snapshot"))
-async def _(original: Planted, disk: Any, offload: Any, directory: Any, source: Any, options: Any) -> Any:
+async def _(original: Planted, disk: Any, offload: Any, directory: Any, source: Any, *args: Any) -> Any:
     """A snapshot claims all that was applied while it was written, though it holds only a part of it."""
     begun = source.last_zxid
 
@@ -180,7 +180,7 @@ async def _(original: Planted, disk: Any, offload: Any, directory: Any, source: 
         def last_zxid(self) -> int:
             return int(begun() + 2)
 
-    return await original(disk, offload, directory, Late(), options)
+    return await original(disk, offload, directory, Late(), *args)
 
 
 @plant("purge-removes-needed-logs", (server.replica, "purge"), (persistence.snapshots, "purge"))

@@ -3,6 +3,7 @@
   a leader     a quorum of machines that have been well and in reach of each other for a while has somebody
                who serves
   no new role  where nothing was disturbed for long enough, a server that serves goes on as what it is
+  no old acks  a leader counts the acks of those alone that are connected
   no late end  where nothing was disturbed for long enough, sessions that nobody uses have ended
 
 A fault that has been mended may be felt for a moment: what it touched counts as well only after that.
@@ -10,10 +11,12 @@ A fault that has been mended may be felt for a moment: what it touched counts as
 
 from collections.abc import Iterable
 from itertools import combinations
+from typing import Any
 
 import trio
 
 from quorum.quorum_verifiers import QuorumVerifier, verifier_of
+from server.ensemble_member import EnsembleMember
 from server.pipeline import Pipeline
 from tests.sim.checkers import Checker
 from tests.sim.machines import Machine
@@ -63,6 +66,8 @@ class Watchman:
             if machine.serves:
                 self._served_at[server_id] = now
             self._check_role(server_id, machine)
+            if machine.leads and machine.member is not None:
+                self._check_acks(machine, machine.member)
             if machine.leads and machine.server is not self._leader:
                 self._leader, self._led_since = machine.server, now
         for pair in combinations(sorted(self._machines), 2):
@@ -82,6 +87,17 @@ class Watchman:
             self._checker.fail(
                 f"{machine.name} is no longer {before.mode}, though nothing was disturbed for {quiet_s:.1f} s"
             )
+
+    def _check_acks(self, machine: Machine, member: EnsembleMember) -> None:
+        """What a learner has acked it may be told to cut off again when it comes back."""
+        leader = member.peer.leader
+        if leader is None:
+            return
+        learners: Any = leader.learners  # by connection or by server id, as the leader keeps them
+        present = {each.server_id for each in (learners.values() if isinstance(learners, dict) else learners)}
+        absent = set(leader.proposals._broadcast.logged) - present - {machine.server_id}
+        if absent:
+            self._checker.fail(f"{machine.name} counts the acks of {sorted(absent)}, which are not connected")
 
     # -- a leader
 

@@ -220,15 +220,6 @@ def _(original: Planted, learning: Learning, epoch: int) -> int:
     return learning._epochs.current if current == ALREADY_ACCEPTED else current
 
 
-@plant("earlier-leader-followed", (Learning, "_accept"))
-def _(original: Planted, learning: Learning, epoch: int) -> int:
-    """A learner follows a leader whose epoch is before the one it has promised."""
-    if epoch < learning._epochs.accepted:
-        return learning._epochs.current
-    current: int = original(learning, epoch)
-    return current
-
-
 @plant("epoch-used-again", (EpochAgreement, "connected"))
 def _(
     original: Planted, agreement: EpochAgreement, server_id: int, accepted_epoch: int, **named: Any

@@ -241,7 +241,8 @@ class Checker:
         zxid = zxid_of(payload)
         if not follows(self.history.last_zxid, zxid):
             self.note(f"{server} commits 0x{zxid:x} after 0x{self.history.last_zxid:x}")
-        before, containers = self.history.last_zxid, self.history.containers.copy()
+        before = self.history.last_zxid
+        containers = self.history.containers.copy() if self.history.containers else set[str]()
         entry = self.history.append(payload)
         is_quorum, holders = self.holders(zxid)
         if not is_quorum:
@@ -379,6 +380,11 @@ class Checker:
         record = self.history.sessions.get(session_id)
         if record is None and not self._has_local_sessions:
             self.fail(f"{client} was given session 0x{session_id:x}, which is no part of the history")
+        if record is not None and record.closed_zxid is not None:
+            closed_at = self.logged_at.get(record.closed_zxid, sent_at)
+            is_quiet = not self.is_disturbed and self.disturbed_at < closed_at - timeout_ms / 1000
+            if is_quiet and closed_at < sent_at:
+                self.fail(f"{client} goes on with session 0x{session_id:x}, which was closed before it asked")
         created_zxid = 0 if record is None else record.created_zxid
         seen = self.seen_sessions.get(session_id)
         if (

@@ -28,7 +28,7 @@ START_WALL_MS = 1_700_000_000_000
 
 
 # A sync in the event loop that takes less than this is not modelled as a stop of the process.
-_HELD_S_MIN = 0.004
+_HELD_S_MIN = 0.01
 
 
 class MachineClock:

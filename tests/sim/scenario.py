@@ -162,7 +162,10 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
         leader_bias=chance.choice((0.0, 0.3, 0.8)),
         habits=tuple(
             attrs.evolve(
-                _draw_habits(chance, tick_ms, reconfigures=0.05 if is_reconfigured and not number else 0.0),
+                habits := _draw_habits(
+                    chance, tick_ms, reconfigures=0.05 if is_reconfigured and not number else 0.0
+                ),
+                cuts_off=0.15 if later.random() < 0.2 else habits.cuts_off,
                 watches_for_good=more.choice((0.0, 0.0, 0.02, 0.1)),
                 containers=0.3 if reaps else 0.0,
                 accepts_read_only=has_local_sessions and number % 2 == 0,

@@ -191,6 +191,7 @@ class Simulation:
             host = self._network.boot("x1")
             chance_of_its_own = Random(f"stranger {scenario.seed}")
             self._stranger = Stranger(host, names, scenario, chance_of_its_own, self.counts, self.trace)
+        self._by_number = {machine.server_id: machine for machine in self._machines.values()}
         self._members_text: str | None = None
         self._verifiers = [verifier_of(first_members(scenario))]
         if scenario.is_ensemble and not scenario.has_oracle:
@@ -204,10 +205,9 @@ class Simulation:
         if text is not None and text != self._members_text:
             self._members_text = text
             verifiers.append(verifier_of(read_config_text(text)))
-        holding = [machine for machine in self._machines.values() if machine.holds(zxid)]
-        ids = [machine.server_id for machine in holding]
-        is_quorum = all(verifier.contains_quorum(ids) for verifier in verifiers)
-        return is_quorum, [machine.name for machine in holding]
+        holding = [number for number, machine in self._by_number.items() if machine.holds(zxid)]
+        is_quorum = all(verifier.contains_quorum(holding) for verifier in verifiers)
+        return is_quorum, [] if is_quorum else [f"s{number}" for number in holding]
 
     def _leader(self) -> Machine | None:
         for machine in self._machines.values():

@@ -38,6 +38,7 @@ from tests.sim.scenario import Scenario
 QUORUM_PORT, ELECTION_PORT = 2888, 3888
 _UNKNOWN_ID = 99
 _STAYS_S = 3.0
+_SCANNED_AT_ONCE = (1, 1, 1, 5, 5, 5, 5, 70)  # the last is more than servers keep of those who say nothing
 
 
 class Stranger:
@@ -96,7 +97,7 @@ class Stranger:
         port = self._chance.choice((QUORUM_PORT, ELECTION_PORT, CLIENT_PORT))
         streams: list[VirtualStream] = []
         try:
-            for _ in range(self._chance.choice((1, 5, 80))):
+            for _ in range(self._chance.choice(_SCANNED_AT_ONCE)):
                 streams.append(await self._dial(server, port))
             await trio.sleep(_STAYS_S)
         finally:

@@ -37,6 +37,7 @@ def damage(disk: VirtualDisk, chance: Random) -> str | None:
     epochs = _stored(disk, _EPOCHS)
     if epochs and chance.random() < 0.05:
         path, inode = chance.choice(epochs)
+        disk.is_damaged = True
         return f"{path.name}: {_zero(inode, epochs, chance)}"
     return _spoil(disk, chance, chance.choice((_flip, _flip, _zero, _lose_write, _misdirect, _cut)))
 

@@ -339,7 +339,7 @@ def _(original: Planted, log: TxnLog, zxid: int) -> int | None:
 
 
 def _last_up_to(cut: Planted, log: TxnLog, file: Any, zxid: int) -> int | None:
-    truncate, log._disk.truncate = log._disk.truncate, lambda path, size: None  # type: ignore[method-assign]
+    truncate, log._disk.truncate = log._disk.truncate, lambda *args: None  # type: ignore[method-assign]
     try:
         last: int | None = cut(log, file, zxid)
         return last

@@ -79,6 +79,10 @@ sim: setup ## whole ensembles under faults on virtual clocks, networks and disks
 	$(BIN)/python -m tests.sim.run --seeds $(SEEDS) --minutes $(MINUTES) --jobs $(JOBS) $(if $(SEED),--trace) \
 	    $(if $(STANDALONE),--standalone) $(if $(PLANT),--plant $(PLANT)) $(ARGS)
 
+.PHONY: sim-plants
+sim-plants: setup ## every bug of tests/sim/plants.py planted in turn: which seed finds it, and after how long (PLANTS="a b" for some)
+	$(BIN)/python -m tests.sim.run_plants $(PLANTS) --minutes $(MINUTES) --jobs $(JOBS) $(ARGS)
+
 .PHONY: compat
 compat: setup ## stock clients and tools against this server and against Apache's
 	$(BIN)/python -m pytest compat-tests

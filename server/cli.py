@@ -27,6 +27,7 @@ EXIT_UNSOUND_FILE = 1
 # Commands that live beside what they run, by module and name: imported when asked for.
 COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {
     "entrypoint": ("server.container.command", "entrypoint"),
+    "scripts": ("server.tools.scripts_command", "scripts"),
 }
 
 

@@ -12,6 +12,6 @@ import sys
 def main() -> None:
     """Run the `triokeeper` command."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    from server.cli import main as run_command_line
+    from server.command import main as run_command_line
 
     run_command_line()

@@ -6,6 +6,7 @@ from server.container.config_lines import Line, with_overrides
 from server.container.draft import (
     Draft,
     exports_of,
+    extra_lines,
     named_lines,
     notes_on_variables,
     split_flags,
@@ -99,7 +100,7 @@ def _lines(variables: Variables, data_dir: str, log_dir: str) -> list[Line]:
         lines.append(Line("metricsProvider.className", PROMETHEUS_PROVIDER, "ZOO_ENABLE_PROMETHEUS_METRICS"))
         lines.append(Line("metricsProvider.httpPort", port, "ZOO_PROMETHEUS_METRICS_PORT_NUMBER"))
     # The other pods' names may resolve only minutes later.
-    return [*lines, Line("electionPortBindRetry", "0")]
+    return [*lines, Line("electionPortBindRetry", "0"), *extra_lines(variables)]
 
 
 def _server_lines(variables: Variables) -> list[Line]:

@@ -8,6 +8,7 @@ from server.container.config_lines import Line, find_key, with_overrides
 from server.container.draft import (
     Draft,
     exports_of,
+    extra_lines,
     named_lines,
     notes_on_variables,
     split_flags,
@@ -74,4 +75,4 @@ def _lines(variables: Variables) -> list[Line]:
     for variable, word in _LISTS.items():
         parts = [part.strip() for part in variables.get(variable).split(";") if part.strip()]
         lines += [Line(f"{word}.{number}", part, variable) for number, part in enumerate(parts, start=1)]
-    return lines
+    return lines + extra_lines(variables)

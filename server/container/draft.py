@@ -6,7 +6,7 @@ import attrs
 
 from server.config import Note
 from server.container.config_lines import Line, is_flag_only, key_named, lines_in
-from server.container.refused_security import is_about_security
+from server.container.refused_security import is_about_security, refuse_security_lines
 from server.container.variables import CONFIG_EXTRA, CONFIG_KEY_PREFIX, Refused, Variables
 
 LOG_LEVELS = {"TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF", "ALL"}
@@ -59,7 +59,11 @@ def named_lines(variables: Variables) -> dict[str, Line]:
 
 
 def split_flags(lines: list[Line]) -> tuple[tuple[Line, ...], list[str]]:
-    """The lines that belong into zoo.cfg, and -D flags for those that the server only takes there."""
+    """The lines that belong into zoo.cfg, and -D flags for those that the server only takes there.
+
+    `Refused` if one of them asks for TLS or SASL.
+    """
+    refuse_security_lines(lines)
     flags = [f"-D{line.key}={line.value}" for line in lines if is_flag_only(line.key)]
     return tuple(line for line in lines if not is_flag_only(line.key)), flags
 

@@ -11,6 +11,7 @@ from server.container.draft import (
     notes_on_variables,
     split_flags,
     unknown_names,
+    value_in,
 )
 from server.container.official import DIRECTORIES
 from server.container.variables import Refused, Variables, is_yes
@@ -54,6 +55,7 @@ def draft_bitnami(variables: Variables) -> Draft:
     data_dir = _directory(variables, "ZOO_DATA_DIR") or f"{VOLUME}/data"
     log_dir = _directory(variables, "ZOO_DATA_LOG_DIR")
     lines = with_overrides(_lines(variables, data_dir, log_dir), named_lines(variables))
+    data_dir, log_dir = value_in(lines, "dataDir"), value_in(lines, "dataLogDir")
     in_file, flags = split_flags(lines)
     known = {name for _, name, _, _ in _SETTINGS} | DIRECTORIES.keys() | {*_LEVELS} | _OTHERS
     conf_dir = _directory(variables, "ZOO_CONF_DIR")

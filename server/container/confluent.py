@@ -13,6 +13,7 @@ from server.container.draft import (
     notes_on_variables,
     split_flags,
     unknown_names,
+    value_in,
 )
 from server.container.official import DIRECTORIES
 from server.container.refused_security import is_about_security
@@ -53,8 +54,8 @@ def draft_confluent(variables: Variables) -> Draft:
     return Draft(
         config_file=CONFIG_FILE,
         lines=in_file,
-        data_dir=DATA_DIR,
-        directories=(DATA_DIR, LOG_DIR),
+        data_dir=value_in(lines, "dataDir"),
+        directories=(value_in(lines, "dataDir"), value_in(lines, "dataLogDir")),
         id_variable="ZOOKEEPER_SERVER_ID",
         my_id=variables.get("ZOOKEEPER_SERVER_ID"),
         is_made_at_each_start=True,

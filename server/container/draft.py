@@ -1,6 +1,6 @@
 """What the variables of an image ask for, before anybody has looked at the disk. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
@@ -56,6 +56,11 @@ def named_lines(variables: Variables) -> dict[str, Line]:
         if name != CONFIG_EXTRA:
             lines[key] = Line(key, variables.get(name), name)
     return lines
+
+
+def value_in(lines: Sequence[Line], key: str) -> str:
+    """The value of a key that counts, which is the last one; empty if there is none."""
+    return next((line.value for line in reversed(lines) if line.key == key), "")
 
 
 def split_flags(lines: list[Line]) -> tuple[tuple[Line, ...], list[str]]:

@@ -88,6 +88,12 @@ def draft_for(command: Command, variables: Variables) -> Draft:
     return draft_official(variables)
 
 
+def refuse_bad_values(draft: Draft, variables: Variables, facts: Facts) -> None:
+    """Raise `Refused` for a value that cannot be, unless a configuration is there that wins over it."""
+    if _existing(draft, facts) is None:
+        _ensemble(draft.lines, variables)
+
+
 def settle(command: Command, draft: Draft, variables: Variables, facts: Facts) -> Plan:
     """What to do about a draft on this machine."""
     existing = _existing(draft, facts)
@@ -191,8 +197,8 @@ def _check(line: Line, variables: Variables) -> None:
     subject = variables.shown(variable) if line.written is None else f"{line.written} in {variable}"
     if not _KEY.fullmatch(line.key):
         raise Refused(
-            f"{ascii(line.key)} in {variable.splitlines()[0]} is no key of zoo.cfg: a key has letters, digits, "
-            "dots, dashes and underscores, such as tickTime"
+            f"{line.key!a} in {variable.splitlines()[0]} is no key of zoo.cfg: "
+            "a key has letters, digits, dots, dashes and underscores, such as tickTime"
         )
     if "\n" in line.value or "\r" in line.value:
         raise Refused(f"{subject}: a setting is one line; remove the line break")

@@ -1,8 +1,8 @@
 """Variables that ask for TLS or SASL, which this version does not serve.
 
 A server that was to be protected never runs open: what asks for it stops the start, by name, whether it is a
-variable, a line of a zoo.cfg that was made or mounted, or a -D flag, which java.env may hold as well. A switch
-that is off is fine, and so is what belongs to it; a switch that is neither on nor off counts as on.
+variable, a line of a zoo.cfg that was made or mounted, or a -D flag, which java.env may hold as well. A
+switch that is off is fine, and so is what belongs to it; a switch that is neither on nor off counts as on.
 
 Pure.
 """

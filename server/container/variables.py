@@ -105,8 +105,11 @@ def _stands_for_a_file(name: str) -> bool:
 
 def _secret(variable: str, path: str, read_file: Callable[[str], str]) -> str:
     try:
-        return read_file(path).rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as failure:
+        text = read_file(path)
+        if "\0" in text:
+            raise ValueError
+        return text.rstrip("\r\n")
+    except (OSError, ValueError) as failure:
         reason = getattr(failure, "strerror", None) or "not a text file"
         raise Refused(
             f"{variable}={path}: cannot be read ({reason}); "

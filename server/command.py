@@ -1,7 +1,7 @@
 """Where the command `triokeeper` begins: hands its arguments to whoever runs them.
 
-Commands that probes run every few seconds go straight to their function. Everything else goes through
-`server.cli`, whose library takes longer to import than such a command takes.
+Commands that probes run every few seconds, or that containers begin with, go straight to their function.
+Everything else goes through `server.cli`, whose library takes longer to import than such a command takes.
 """
 
 import sys
@@ -10,6 +10,7 @@ from importlib import import_module
 
 # The module and function behind each of these commands: it gets the arguments and answers the exit code.
 QUICK_COMMANDS = {
+    "entrypoint": ("server.container.entrypoint", "main"),
     "scripts": ("server.tools.scripts", "main"),
 }
 

@@ -28,6 +28,10 @@ EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 126, 127
 
 def main(words: Sequence[str]) -> NoReturn:
     """Configure a server from the environment, then become the command in `words`."""
+    if list(words) == ["--help"]:
+        from server.container.command import entrypoint
+
+        entrypoint.main(["--help"], prog_name="triokeeper entrypoint")
     end_on_signals()
     command = understand(words)
     machine = Machine()

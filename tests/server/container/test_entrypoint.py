@@ -361,7 +361,7 @@ PROGRAM = """\
 import os, sys
 from server.container import entrypoint
 entrypoint.SERVER_USER, entrypoint.SERVER_UID = "nobody by this name", os.geteuid()
-from server.cli import main
+from server.command import main
 main()
 """
 
@@ -396,6 +396,14 @@ def test_a_command_is_run_with_its_own_exit_code(
     done = run(container(tmp_path, *words))
 
     assert (done.returncode, done.stdout) == (code, out.replace("DIR", str(tmp_path)))
+
+
+def test_the_command_explains_itself(tmp_path: Path) -> None:
+    done = run(container(tmp_path, "--help"))
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("Usage: triokeeper entrypoint [OPTIONS] [CMD ARGS...]\n")
+    assert not (tmp_path / "conf" / "zoo.cfg").exists()
 
 
 def test_a_refusal_is_two_lines_and_exit_code_2(tmp_path: Path) -> None:

@@ -21,6 +21,10 @@ QUICK_COMMANDS = {
 def main() -> None:
     """Run the command line that this process was started with."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name == "entrypoint":  # PID 1 is deaf until it says otherwise, and the rest takes long to import
+        from server.container.process_one import end_on_signals
+
+        end_on_signals()
     if name in QUICK_COMMANDS:
         module, function = QUICK_COMMANDS[name]
         run: Callable[[Sequence[str]], int] = getattr(import_module(module), function)

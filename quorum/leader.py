@@ -59,7 +59,6 @@ log = structlog.get_logger()
 
 LISTEN_TRIES_MAX = 3
 LISTEN_RETRY_S = 1
-EPOCH_MAX = 0x7FFFFFFF  # a zxid has 64 bits, and a sign
 
 
 class Leader:
@@ -209,18 +208,31 @@ class Leader:
             self._epochs.enter(self._agreement.epoch)  # before anybody takes over our history
             self._epoch_accepted.set()
 
-    def _make_way_for(self, server_id: int, accepted_epoch: int) -> None:
+    async def _make_way_for(self, link: LearnerLink, server_id: int, accepted_epoch: int) -> None:
         """A member that has promised a later epoch than ours can never follow us: only a new one lets it in.
 
         So it is with a server that proposed an epoch and was left alone with it, while the others agreed on
         an earlier one. Waiting for the next election would leave them without it until another one fails.
+
+        But anybody can say so, and it costs the ensemble its leader. It is believed of a member that does not
+        follow us at the moment, at that member's own address, and not again soon (EpochKeeper).
         """
-        if accepted_epoch <= self._agreement.epoch or server_id not in self._membership.committed.members:
+        member = self._membership.committed.members.get(server_id)
+        if accepted_epoch <= self._agreement.epoch or member is None or self._is_followed_by(server_id):
             return
-        self._epochs.heard = max(self._epochs.heard, accepted_epoch)
+        if not self._epochs.believes_claim(trio.current_time()):
+            return
+        is_from_there = await self._network.is_at(link.stream, [each.host for each in member.addresses])
+        now = trio.current_time()
+        if not is_from_there or self._is_followed_by(server_id) or not self._epochs.believes_claim(now):
+            return
+        self._epochs.believe_claim(accepted_epoch, now)
         reason = f"server {server_id} has accepted epoch {accepted_epoch}, which is after ours"
         self._give_up(reason)
         raise PeerError(reason)
+
+    def _is_followed_by(self, server_id: int) -> bool:
+        return any(each.server_id == server_id and each.is_synced for each in self.learners.values())
 
     def _give_up(self, reason: str) -> None:
         if self._serving.is_set():
@@ -316,13 +328,17 @@ class Leader:
             info = read_learner_info(data)
             if info.config_version > self._membership.committed.version:
                 raise PeerError(f"server {info.server_id} knows a newer configuration than we do")
-            if not 0 <= epoch_of(zxid) < EPOCH_MAX:
-                raise PeerError(f"server {info.server_id} has accepted epoch {epoch_of(zxid)}")
+            if not self._epochs.can_be_true(epoch_of(zxid)):
+                raise PeerError(
+                    f"server {info.server_id} says it has accepted epoch {epoch_of(zxid)}, which cannot be: "
+                    f"ours is {self._epochs.accepted}. If it is no stranger, empty its data directory: "
+                    "it will fetch everything"
+                )
             if info.server_id == self._my_id:
                 raise PeerError(f"another server has our id {self._my_id}")
             link.server_id = info.server_id
             self._connected(info.server_id, epoch_of(zxid))
-            self._make_way_for(info.server_id, epoch_of(zxid))
+            await self._make_way_for(link, info.server_id, epoch_of(zxid))
             await self._epoch_proposed.wait()
             return Learner(
                 link,

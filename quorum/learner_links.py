@@ -32,7 +32,7 @@ class LearnerLink:
     def __init__(
         self, stream: trio.abc.Stream, *, data_bytes_max: int, queued_bytes_max: int | None = None
     ) -> None:
-        self._stream = stream
+        self.stream = stream
         self._data_bytes_max = data_bytes_max
         self._queued_bytes_max = QUEUED_BYTES_MAX if queued_bytes_max is None else queued_bytes_max
         self._received = b""
@@ -99,7 +99,7 @@ class LearnerLink:
 
     async def _receive_some(self) -> bytes:
         try:
-            data = bytes(await self._stream.receive_some(_RECEIVE_BYTES))
+            data = bytes(await self.stream.receive_some(_RECEIVE_BYTES))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
             raise PeerError("the connection broke") from failure
         if not data:
@@ -138,7 +138,7 @@ class LearnerLink:
     async def send_now(self, data: bytes) -> None:
         """Send ahead of the queue, whose task must not be running."""
         try:
-            await self._stream.send_all(data)
+            await self.stream.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
             raise PeerError("the connection broke") from failure
 
@@ -185,7 +185,7 @@ class LearnerLink:
         """At once: what is queued is lost."""
         if self._direct is not None:
             self._direct.close()
-        await trio.aclose_forcefully(self._stream)
+        await trio.aclose_forcefully(self.stream)
 
 
 class Strangers:

@@ -4,7 +4,8 @@ A host name is looked up anew at every dial: behind a name there may be another 
 """
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from ipaddress import IPv6Address, ip_address
 from typing import Protocol
 
 import attrs
@@ -25,6 +26,10 @@ class Network(Protocol):
 
     async def dial(self, host: str, port: int) -> trio.abc.Stream:
         """Connect. Raises OSError; how long that may take is the caller's to limit."""
+        ...
+
+    async def is_at(self, stream: trio.abc.Stream, hosts: Collection[str]) -> bool:
+        """Whether the other end of a connection is at one of these hosts, as far as addresses can tell."""
         ...
 
 
@@ -53,6 +58,15 @@ class RealNetwork:
         self._keep_alive(stream.socket)
         return stream
 
+    async def is_at(self, stream: trio.abc.Stream, hosts: Collection[str]) -> bool:
+        endpoint = _other_end(stream)
+        if endpoint is None:
+            return False
+        for host in hosts:
+            if _numeric(endpoint[0]) in await _addresses_of(host):
+                return True
+        return False
+
     def _keep_alive(self, sock: trio.socket.SocketType) -> None:
         sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, self.keeps_alive)
 
@@ -78,11 +92,35 @@ def address_of(stream: trio.abc.Stream) -> str:
     """Where the other end is, for people to read."""
     if not isinstance(stream, trio.SocketStream):
         return "unknown"
+    endpoint = _other_end(stream)
+    return "gone" if endpoint is None else shown(endpoint)
+
+
+def _other_end(stream: trio.abc.Stream) -> Endpoint | None:
+    """The address and port there; None if there is none any more, or never was."""
+    if not isinstance(stream, trio.SocketStream):
+        return None
     try:
         host, port, *_ = stream.socket.getpeername()
     except OSError:
-        return "gone"
-    return shown((host, port))
+        return None
+    return host, port
+
+
+async def _addresses_of(host: str) -> set[str]:
+    """What a name stands for now; nothing if that cannot be found out."""
+    try:
+        found = await trio.socket.getaddrinfo(host, None, type=trio.socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return set()
+    return {_numeric(str(address[0])) for *_, address in found}
+
+
+def _numeric(address: str) -> str:
+    """An address in one way of writing: without a zone, and IPv4 as such where it came to IPv6."""
+    parsed = ip_address(address.partition("%")[0])
+    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
+    return str(mapped or parsed)
 
 
 def _no_host_name(host: str | None, failure: UnicodeError) -> OSError:

@@ -243,6 +243,7 @@ class LeaderUnderTest:
     replica: FakeReplica = attrs.field(factory=FakeReplica)
     my_id: int = 2
     epochs: tuple[int, int] = (0, 0)  # accepted, current
+    keeper: EpochKeeper | None = None  # the one of an earlier term of office
     ensemble: Ensemble = attrs.field(factory=ensemble_of)
     last_seen: Ensemble | None = None  # with it, or with `is_dynamic`, the members may change
     is_dynamic: bool = False
@@ -263,7 +264,7 @@ class LeaderUnderTest:
             membership=self.membership,
             network=self.network,
             replica=replica,
-            epochs=keeper,
+            epochs=self.keeper or keeper,
             offload=inline,
             on_established=self.established.append,
         )

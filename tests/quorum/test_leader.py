@@ -10,6 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from jute.quorum_records import LearnerInfo
 from jute.record import encode
 from quorum import proposals as proposals_module
+from quorum.epochs import CLAIMS_APART_S, EPOCH_STEP_MAX
 from quorum.learner_links import LearnerLink
 from quorum.packets import (
     ACK,
@@ -42,6 +43,7 @@ from tests.quorum.scripted_peers import (
     TICK_S,
     LeaderUnderTest,
     ensemble_of,
+    epochs_at,
     new_leader,
     pass_time,
     settings,
@@ -1011,3 +1013,63 @@ async def test_a_member_that_promised_a_later_epoch_ends_it_before_it_has_begun(
     assert "server 3 has accepted epoch 2" in str(ours.ended)
     assert first.is_closed()
     assert ours.established == []
+
+
+# --- Whoever says it has promised a later epoch, and has not.
+
+
+async def test_no_packet_deposes_a_leader_in_the_name_of_a_member_that_follows(nursery: trio.Nursery) -> None:
+    """One FOLLOWERINFO was enough. The member itself is there, and has promised nothing."""
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    first, third = await ours.followed_by(1), await ours.followed_by(3)
+    for server_id in (1, 3):
+        liar = await ours.dialled()
+        await liar.say(packet(FOLLOWERINFO, E3, learner_info(server_id, 0)))
+        assert show(liar.heard()) == ["LEADERINFO 1/0"]
+    await ours.propose(b"body")
+    assert show(first.heard())[-1] == show(third.heard())[-1] == "PROPOSAL 1/1"
+    assert ours.ended is None
+
+
+async def test_a_later_epoch_is_believed_of_a_member_at_its_own_address(nursery: trio.Nursery) -> None:
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    await ours.followed_by(1)
+    ours.network.caller = "elsewhere"
+    await ours.joined_by(3, accepted=2)
+    assert ours.ended is None
+    ours.network.caller = "127.0.0.1"
+    await ours.joined_by(3, accepted=2)
+    assert "server 3 has accepted epoch 2" in str(ours.ended)
+
+
+async def test_a_later_epoch_is_not_believed_again_soon(nursery: trio.Nursery, mock_clock: MockClock) -> None:
+    """Whoever speaks for a member that is down, from its address, does not depose leader after leader."""
+    _, keeper = epochs_at()
+    for epoch in (1, 4):
+        ours = LeaderUnderTest(nursery, keeper=keeper)
+        await ours.leads()
+        await ours.followed_by(1, epoch=epoch)
+        assert ours.established == [epoch]
+        await ours.joined_by(3, accepted=epoch + 2)
+    assert ours.ended is None
+    mock_clock.jump(CLAIMS_APART_S)
+    await ours.joined_by(3, accepted=epoch + 2)
+    assert "server 3 has accepted epoch 6" in str(ours.ended)
+
+
+@pytest.mark.parametrize("is_serving", [False, True])
+async def test_no_packet_uses_up_the_epochs(nursery: trio.Nursery, is_serving: bool) -> None:
+    """All members would store the last one there is, and nobody could lead them again."""
+    ours = LeaderUnderTest(nursery, epochs=(5, 5))
+    await ours.leads()
+    if is_serving:
+        await ours.followed_by(1, epoch=6, accepted=5, current=5)
+    for accepted in (0x7FFF_FFFE, 0x7FFF_FFFF, 6 + EPOCH_STEP_MAX + 1):
+        liar = await ours.joined_by(3, accepted=accepted)
+        assert liar.is_closed()
+    assert ours.ended is None
+    await ours.followed_by(1, epoch=6, accepted=5, current=5)
+    assert ours.established == [6]
+    assert ours.stored_epochs == (6, 6)

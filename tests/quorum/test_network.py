@@ -37,6 +37,22 @@ async def test_both_ends_are_kept_alive_where_that_is_wanted(is_wanted: bool) ->
         assert address_of(dialled) == f"127.0.0.1:{port}"
 
 
+async def test_where_the_other_end_of_a_connection_is() -> None:
+    """By name or number, and also where a listener for IPv6 shows an address of IPv4."""
+    network = RealNetwork()
+    [listener] = await network.listen("127.0.0.1", 0)
+    assert isinstance(listener, trio.SocketListener)
+    dialled = await network.dial("127.0.0.1", listener.socket.getsockname()[1])
+    accepted = await listener.accept()
+    async with listener, dialled, accepted:
+        for hosts in (["localhost"], ["192.0.2.1", "127.0.0.1"], ["::ffff:127.0.0.1"]):
+            assert await network.is_at(accepted, hosts)
+        for hosts in ([], ["192.0.2.1"], ["zoo..example"]):
+            assert not await network.is_at(accepted, hosts)
+    assert not await network.is_at(accepted, ["127.0.0.1"])
+    assert not await network.is_at(memory_stream_pair()[0], ["127.0.0.1"])
+
+
 @pytest.fixture
 async def network() -> MemoryNetwork:
     """Only the address `far` answers."""

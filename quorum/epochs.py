@@ -42,8 +42,8 @@ class EpochKeeper:
         return 0 <= accepted < EPOCH_MAX and accepted <= max(self.accepted, self.heard) + EPOCH_STEP_MAX
 
     def believes_claim(self, now: float) -> bool:
-        """Whether a leader may make way for a later epoch. That costs the ensemble its leader, and anybody can
-        claim one: so not again soon."""
+        """Whether a leader may make way for a later epoch: that costs the ensemble its leader, and anybody
+        can claim one: not again soon."""
         return now >= self._believed_at + CLAIMS_APART_S
 
     def believe_claim(self, accepted: int, now: float) -> None:

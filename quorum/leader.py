@@ -22,7 +22,7 @@ from quorum.backlog import BACKLOG_BYTES_MAX, Backlog
 from quorum.discovery import EpochAgreement, Summary
 from quorum.epochs import EpochKeeper
 from quorum.errors import BIND_REMEDY, CannotListen, PeerError
-from quorum.learner_links import LearnerLink, Strangers, ms_since, patience
+from quorum.learner_links import CONNECTIONS_MAX, LearnerLink, Strangers, ms_since, patience
 from quorum.learner_sync import LearnerSync, committed_proposal
 from quorum.led_learner import Learner
 from quorum.membership import Membership
@@ -87,7 +87,7 @@ class Leader:
         self._serving = trio.Event()
         self._sync = LearnerSync(settings, replica, offload, self._stats, self._serving.is_set)
         self._on_established = on_established
-        self.learners: dict[int, Learner] = {}
+        self.learners: list[Learner] = []  # one for each connection, so a server may be there twice
         self._strangers = Strangers()
         self._backlogs: dict[int, Backlog] = {}  # by server: it does not end with the connection
         self._tick = 0
@@ -232,7 +232,7 @@ class Leader:
         raise PeerError(reason)
 
     def _is_followed_by(self, server_id: int) -> bool:
-        return any(each.server_id == server_id and each.is_synced for each in self.learners.values())
+        return any(each.is_synced for each in self._connections_of(server_id))
 
     def _give_up(self, reason: str) -> None:
         if self._serving.is_set():
@@ -282,13 +282,13 @@ class Leader:
                         return f"only servers {sorted(self._alive())} are still there, which is no quorum"
 
     def _alive(self) -> set[int]:
-        alive = {each.server_id for each in self.learners.values() if self._tick <= each.deadline_tick}
+        alive = {each.server_id for each in self.learners if self._tick <= each.deadline_tick}
         return alive | {self._my_id}
 
     def _ping(self) -> None:
         ping = packet(PING, self.proposals.last_proposed)
         late_since = trio.current_time() - self._settings.sync_limit_s
-        for learner in list(self.learners.values()):
+        for learner in list(self.learners):
             if learner.awaited_ack is not None and learner.awaited_ack[1] < late_since:
                 learner.link.abort(f"proposal {format_zxid(learner.awaited_ack[0])} was not acked in time")
             elif learner.is_sending:
@@ -315,8 +315,8 @@ class Leader:
             return
         learner.is_gone = True
         learner.is_forwarding = learner.is_sending = False
-        if self.learners.get(learner.server_id) is learner:
-            del self.learners[learner.server_id]
+        if learner in self.learners:
+            self.learners.remove(learner)
             self.proposals.forget(learner.server_id)
 
     async def _greet(self, link: LearnerLink) -> Learner:
@@ -358,7 +358,7 @@ class Leader:
                 raise PeerError(f"the epoch was answered with a packet of type {type_}")
             self._epoch_acked(learner.server_id, Summary(read_int(data), peer_zxid))
             await self._epoch_accepted.wait()
-        self._enter(learner)
+            await self._enter(learner)
         started_at = trio.current_time()
         mode = await self._sync.bring_up_to_date(
             learner.server_id, link, peer_zxid, partial(self._begin_forwarding, learner)
@@ -408,14 +408,29 @@ class Leader:
                 return early
             early = max(early, zxid)
 
-    def _enter(self, learner: Learner) -> None:
-        """From now on this is the learner with that id: an older connection is one it has given up."""
-        before = self.learners.get(learner.server_id)
-        if before is not None:
-            self._forget(before)
-            before.link.abort("the server has connected anew")
-        self.proposals.forget(learner.server_id)
-        self.learners[learner.server_id] = learner
+    async def _enter(self, learner: Learner) -> None:
+        """From now on this is a connection of that server, beside others that say the same.
+
+        Nobody can tell which is the server's own: another may be one it has given up, or this one a
+        stranger's. So none ends for the sake of another, as with Apache, and what is acked on any of them
+        counts. That is safe because of this: a server may have acked all that was proposed before it
+        connected again, and may be asked to cut that off now. So all that is committed first, unless the
+        others end meanwhile. (A ping lets us know at once of one whose other end is gone.)
+        """
+        proposed = self.proposals.last_proposed
+        others = self._connections_of(learner.server_id)
+        if len(others) >= CONNECTIONS_MAX:
+            raise PeerError(f"server {learner.server_id} has {len(others)} connections already")
+        for other in others:
+            if other.is_sending:
+                other.link.send(packet(PING, proposed))
+                other.link.flush()
+        while self.proposals.last_committed < proposed and self._connections_of(learner.server_id):
+            await self.proposals.progress()
+        self.learners.append(learner)
+
+    def _connections_of(self, server_id: int) -> list[Learner]:
+        return [each for each in self.learners if each.server_id == server_id]
 
     async def _listen_to(self, learner: Learner) -> None:
         settings, link = self._settings, learner.link
@@ -472,6 +487,7 @@ class Leader:
             raise PeerError(f"{format_zxid(zxid)} is acked, which was never proposed")
         learner.acked(zxid)
         if counter_of(zxid) and epoch_of(zxid) == self._agreement.epoch and not learner.is_observer:
+            learner.logged = max(learner.logged, zxid)
             self.proposals.acked(learner.server_id, zxid)
 
     # -- synchronisation

@@ -24,6 +24,7 @@ _RECEIVE_BYTES = 256 << 10
 # brought up to date from the log.
 QUEUED_BYTES_MAX = 256 << 20
 STRANGERS_MAX = 64
+CONNECTIONS_MAX = 8  # of learners that say they are the same server
 
 
 class LearnerLink:

@@ -21,7 +21,7 @@ import trio
 from jute.zxid import counter_of, epoch_of, format_zxid, make_zxid
 from persistence.offload import Offload
 from quorum.errors import PeerError
-from quorum.learner_links import LearnerLink, Strangers, ms_since, patience
+from quorum.learner_links import CONNECTIONS_MAX, LearnerLink, Strangers, ms_since, patience
 from quorum.learner_sync import LearnerSync, committed_proposal
 from quorum.membership import Membership
 from quorum.network import Network, address_of
@@ -122,13 +122,13 @@ class ObserverMaster:
         self._sync = LearnerSync(settings, replica, offload, stats or PeerStats(), _always)
         self._relay = relay
         self._epoch = epoch
-        self.observers: dict[int, Observer] = {}
+        self.observers: list[Observer] = []  # one for each connection, so one may be there twice
         self._strangers = Strangers()
         self._touched: dict[int, int] = {}  # timeouts of sessions that observers have heard
 
     @property
     def synced_count(self) -> int:
-        return sum(each.is_forwarding for each in self.observers.values())
+        return sum(each.is_forwarding for each in self.observers)
 
     async def serve(self) -> None:
         """Listen for observers until cancelled."""
@@ -161,7 +161,7 @@ class ObserverMaster:
         while True:
             await trio.sleep(self._settings.tick_s / 2)
             ping = packet(PING, self._replica.last_zxid)
-            for observer in self.observers.values():
+            for observer in self.observers:
                 if observer.is_sending:
                     observer.link.send(ping)
                     observer.link.flush()
@@ -177,12 +177,12 @@ class ObserverMaster:
         self._tell(packet(INFORMANDACTIVATE, zxid, long_data(designated) + payload))
 
     def _tell(self, data: bytes) -> None:
-        for observer in self.observers.values():
+        for observer in self.observers:
             if observer.is_forwarding:
                 observer.link.send(data)
 
     def flush(self) -> None:
-        for observer in self.observers.values():
+        for observer in self.observers:
             if observer.is_sending:
                 observer.link.flush()
 
@@ -214,8 +214,8 @@ class ObserverMaster:
     def _forget(self, observer: Observer) -> None:
         observer.is_gone = True
         observer.is_forwarding = observer.is_sending = False
-        if self.observers.get(observer.server_id) is observer:
-            del self.observers[observer.server_id]
+        if observer in self.observers:
+            self.observers.remove(observer)
 
     async def _greet(self, link: LearnerLink) -> Observer:
         with patience(self._settings.init_limit_s):
@@ -265,12 +265,12 @@ class ObserverMaster:
         return make_zxid(self._epoch, 0)
 
     def _enter(self, observer: Observer) -> None:
-        """From now on this is the observer with that id: an older connection is one it has given up."""
-        before = self.observers.get(observer.server_id)
-        if before is not None:
-            self._forget(before)
-            before.link.abort("the server has connected anew")
-        self.observers[observer.server_id] = observer
+        """From now on this is a connection of that observer, beside others that say the same: one of them may
+        be a stranger's, so none ends for the sake of another."""
+        others = sum(each.server_id == observer.server_id for each in self.observers)
+        if others >= CONNECTIONS_MAX:
+            raise PeerError(f"server {observer.server_id} has {others} connections already")
+        self.observers.append(observer)
 
     def _begin_forwarding(self, observer: Observer, after: int) -> None:
         """In one step: queue what is committed after `after`, and begin to forward."""

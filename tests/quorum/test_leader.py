@@ -11,7 +11,7 @@ from jute.quorum_records import LearnerInfo
 from jute.record import encode
 from quorum import proposals as proposals_module
 from quorum.epochs import CLAIMS_APART_S, EPOCH_STEP_MAX
-from quorum.learner_links import LearnerLink
+from quorum.learner_links import CONNECTIONS_MAX, LearnerLink
 from quorum.packets import (
     ACK,
     ACKEPOCH,
@@ -421,7 +421,9 @@ async def test_clients_go_before_a_learner_that_gets_the_tree(
     assert b"".join(heard) == packet(SNAP, E2) + stream_of(history) + new_leader(2)
 
 
-async def test_a_learner_that_gets_the_tree_goes_first_where_much_waits_for_it(nursery: trio.Nursery) -> None:
+async def test_a_learner_that_gets_the_tree_goes_first_where_much_waits_for_it(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
     """Or what is written meanwhile would grow faster than it catches up."""
     history = [txn(E1 + n, body=bytes(70_000)) for n in range(1, 4)]
     ours = LeaderUnderTest(nursery, FakeReplica(history), epochs=(1, 1))
@@ -736,25 +738,59 @@ async def test_newleader_must_be_acked(nursery: trio.Nursery) -> None:
 # --- Learners come and go.
 
 
-async def test_a_follower_that_connects_twice_is_the_new_one(nursery: trio.Nursery) -> None:
-    """The old connection is one it has given up, whether we knew or not; its acks count no more."""
+async def test_an_impostor_throws_no_follower_out(nursery: trio.Nursery) -> None:
+    """Nor do its acks count less, while the impostor is there or once it has left."""
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    first = await ours.followed_by(1)
+    impostor = await ours.joined_by(1, accepted=1, current=-1, zxid=E1)
+    assert show(impostor.heard()) == ["DIFF 1/0", "NEWLEADER 1/0"]
+    assert not first.is_closed()
+    await ours.propose(b"body")
+    await first.say(packet(ACK, E1 + 1))
+    assert show(first.heard()) == ["PING 1/0", "PROPOSAL 1/1", "COMMIT 1/1"]
+    ours.replica.disk_is_busy = True
+    await ours.propose(b"body")
+    await first.say(packet(ACK, E1 + 2))
+    await impostor.hang_up()
+    await ours.sync_disk()
+    assert show(first.heard()) == ["PROPOSAL 1/2", "COMMIT 1/2"]
+    assert [each.server_id for each in ours.leader.learners] == [1]
+
+
+async def test_a_follower_that_connects_again_is_asked_for_nothing_back_that_counts(
+    nursery: trio.Nursery,
+) -> None:
+    """It has acked a proposal on a connection it has given up, which we do not know. If it had to cut that
+    off now, its ack would be no longer true."""
+    ours = LeaderUnderTest(nursery, ensemble=ensemble_of(5))
+    await ours.leads()
+    first, third = (await ours.followed_by_all(1, 3)).values()
+    await ours.propose(b"body")
+    await third.say(packet(ACK, E1 + 1))
+    third.heard()
+    again = await ours.joined_by(3, accepted=1, current=-1, zxid=E1 + 1)
+    assert (show(third.heard()), again.heard()) == (["PING 1/1"], b"")
+    await first.say(packet(ACK, E1 + 1))
+    assert show(again.heard()) == ["DIFF 1/1", "NEWLEADER 1/0"]
+    assert not third.is_closed()
+
+
+async def test_a_follower_that_connects_again_once_it_is_known_to_have_left(nursery: trio.Nursery) -> None:
+    """What it acked on its former connection counts no more."""
     ours = LeaderUnderTest(nursery, ensemble=ensemble_of(5))
     await ours.leads()
     first, third = (await ours.followed_by_all(1, 3)).values()
     await ours.propose(b"body")
     await third.say(packet(ACK, E1 + 1))
     again = await ours.joined_by(3, accepted=1, current=-1, zxid=E1 + 1)
-    assert third.is_closed()
+    await third.hang_up()
     assert show(again.heard()) == ["TRUNC 1/0", "PROPOSAL 1/1", "NEWLEADER 1/0"]
     await first.say(packet(ACK, E1 + 1))
     assert show(first.heard()) == ["PROPOSAL 1/1"]
     await again.say(packet(ACK, E1))
     await again.say(packet(ACK, E1), packet(ACK, E1 + 1))
     assert show(again.heard()) == ["UPTODATE -1", "COMMIT 1/1"]
-    third_time = await ours.joined_by(3, accepted=1, current=-1, zxid=E1 + 1)
-    assert again.is_closed()
-    assert show(third_time.heard()) == ["DIFF 1/1", "NEWLEADER 1/0"]
-    assert list(ours.leader.learners) == [1, 3]
 
 
 async def test_a_follower_that_connects_twice_before_it_is_synchronised(nursery: trio.Nursery) -> None:
@@ -762,9 +798,18 @@ async def test_a_follower_that_connects_twice_before_it_is_synchronised(nursery:
     await ours.leads()
     early = await ours.joined_by(1)
     again = await ours.joined_by(1, accepted=1, current=-1)
-    assert early.is_closed()
     await again.say(packet(ACK, E1))
     assert ours.established == [1]
+    assert not early.is_closed()
+
+
+async def test_only_so_many_connections_may_say_they_are_the_same_server(nursery: trio.Nursery) -> None:
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    first = await ours.followed_by(1)
+    impostors = [await ours.joined_by(1, accepted=1, current=-1, zxid=E1) for _ in range(CONNECTIONS_MAX)]
+    assert [each.is_closed() for each in impostors] == [False] * (CONNECTIONS_MAX - 1) + [True]
+    assert not first.is_closed()
 
 
 async def test_a_follower_too_slow_to_ack(nursery: trio.Nursery, mock_clock: MockClock) -> None:
@@ -836,7 +881,7 @@ async def test_a_learner_that_takes_nothing_is_let_go(
     ours = LeaderUnderTest(nursery)
     await ours.leads()
     first, third = await ours.followed_by(1), await ours.followed_by(3)
-    ours.leader.learners[3].is_sending = False  # its queue is not taken
+    ours.leader.learners[-1].is_sending = False  # its queue is not taken
     for n in range(1, 20):
         await ours.propose(b"body")
         await first.say(packet(ACK, E1 + n))

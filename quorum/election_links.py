@@ -26,8 +26,9 @@ import trio
 from jute.framing import FrameBuffer, FrameError, frame
 from jute.quorum_records import Initiation, decode_initiation, encode_initiation
 from jute.record import DecodeError, Truncated
+from persistence.open_files import strangers_max
 from quorum.errors import BIND_REMEDY, CannotListen, PeerError
-from quorum.network import Endpoint, Network, address_of, dial_any, listen_at, shown
+from quorum.network import Endpoint, Network, address_of, dial_any, listen_at, serve_peers, shown
 from quorum.server_lines import Address, Ensemble, host_and_ports
 from quorum.setting_text import BadValue, port_number
 
@@ -235,7 +236,7 @@ class ElectionLinks:
                 listeners = await self._bind()
                 started.tell()
                 log.info("election_port_open", addresses=self._endpoints(self._my_id))
-                await trio.serve_listeners(self._accept, listeners, handler_nursery=connections)
+                await serve_peers(self._accept, listeners, connections)
 
     async def _bind(self) -> list[trio.abc.Listener[trio.abc.Stream]]:
         tries = 0
@@ -271,7 +272,7 @@ class ElectionLinks:
 
     async def _read_initiation(self, stream: trio.abc.Stream) -> tuple[Initiation, bytes]:
         """Who dialled, and what arrived behind that."""
-        if len(self._half_open) == HALF_OPEN_MAX:
+        if len(self._half_open) >= strangers_max(HALF_OPEN_MAX):
             oldest = next(iter(self._half_open))
             del self._half_open[oldest]  # now: the next may come before that one's task has run
             oldest.cancel()
@@ -317,8 +318,12 @@ class ElectionLinks:
 
     def _check_room_for(self, sid: int) -> None:
         strangers = self._peers.keys() - self._addresses.keys()
-        if sid not in self._addresses and sid not in strangers and len(strangers) >= STRANGERS_MAX:
-            raise PeerError(f"server {sid} is not listed, and {STRANGERS_MAX} more are not")
+        if (
+            sid not in self._addresses
+            and sid not in strangers
+            and len(strangers) >= strangers_max(STRANGERS_MAX)
+        ):
+            raise PeerError(f"server {sid} is not listed, nor are {len(strangers)} more")
 
     # -- a connection
 

@@ -18,15 +18,16 @@ import trio
 
 from jute.zxid import counter_of, epoch_of, format_zxid, make_zxid
 from persistence.offload import Offload
+from quorum.admission import Admission
 from quorum.backlog import BACKLOG_BYTES_MAX, Backlog
 from quorum.discovery import EpochAgreement, Summary
 from quorum.epochs import EpochKeeper
 from quorum.errors import BIND_REMEDY, CannotListen, PeerError
-from quorum.learner_links import CONNECTIONS_MAX, LearnerLink, Strangers, ms_since, patience
+from quorum.learner_links import LearnerLink, ms_since, patience
 from quorum.learner_sync import LearnerSync, committed_proposal
 from quorum.led_learner import Learner
 from quorum.membership import Membership
-from quorum.network import Network, address_of, listen_at
+from quorum.network import Network, address_of, listen_at, serve_peers
 from quorum.packets import (
     ACK,
     ACKEPOCH,
@@ -88,7 +89,7 @@ class Leader:
         self._sync = LearnerSync(settings, replica, offload, self._stats, self._serving.is_set)
         self._on_established = on_established
         self.learners: list[Learner] = []  # one for each connection, so a server may be there twice
-        self._strangers = Strangers()
+        self._admission = Admission(self._listed)
         self._backlogs: dict[int, Backlog] = {}  # by server: it does not end with the connection
         self._tick = 0
         self._begun_at = trio.current_time()
@@ -136,7 +137,7 @@ class Leader:
             await trio.sleep(LISTEN_RETRY_S)
 
     async def _accept(self, listeners: list[trio.abc.Listener[trio.abc.Stream]]) -> None:
-        await trio.serve_listeners(self._serve_connection, listeners)
+        await serve_peers(self._serve_connection, listeners)
 
     async def _hold_office(self) -> str:
         with trio.move_on_after(self._settings.init_limit_s) as self._establishing:
@@ -300,7 +301,9 @@ class Leader:
     async def _serve_connection(self, stream: trio.abc.Stream) -> None:
         address = address_of(stream)
         link = LearnerLink(stream, data_bytes_max=self._settings.data_bytes_max)
-        if reason := await link.carry_on(partial(self._talk, link)):
+        reason = await link.carry_on(partial(self._talk, link))
+        self._admission.left(link)
+        if reason:
             log.warning("learner_gone", server=link.server_id, address=address, reason=reason)
 
     async def _talk(self, link: LearnerLink) -> None:
@@ -322,7 +325,7 @@ class Leader:
     async def _greet(self, link: LearnerLink) -> Learner:
         """The beginning of discovery: who is it, and which epoch is there to be."""
         with patience(self._settings.init_limit_s):
-            type_, zxid, data, _ = await self._strangers.first_packet(link)
+            type_, zxid, data, _ = await self._admission.first_packet(link)
             if type_ not in (FOLLOWERINFO, OBSERVERINFO):
                 raise PeerError(f"the first packet has type {type_}")
             info = read_learner_info(data)
@@ -336,7 +339,7 @@ class Leader:
                 )
             if info.server_id == self._my_id:
                 raise PeerError(f"another server has our id {self._my_id}")
-            link.server_id = info.server_id
+            self._admission.introduced(link, info.server_id)
             self._connected(info.server_id, epoch_of(zxid))
             await self._make_way_for(link, info.server_id, epoch_of(zxid))
             await self._epoch_proposed.wait()
@@ -348,6 +351,9 @@ class Leader:
                 deadline_tick=self._tick
                 + self._in_ticks(self._settings.init_limit_s + self._settings.sync_limit_s),
             )
+
+    def _listed(self) -> set[int]:
+        return {*self._membership.committed.members, *self._membership.last_seen.members}
 
     async def _serve_learner(self, learner: Learner) -> None:
         link, settings = learner.link, self._settings
@@ -418,10 +424,8 @@ class Leader:
         others end meanwhile. (A ping lets us know at once of one whose other end is gone.)
         """
         proposed = self.proposals.last_proposed
-        others = self._connections_of(learner.server_id)
-        if len(others) >= CONNECTIONS_MAX:
-            raise PeerError(f"server {learner.server_id} has {len(others)} connections already")
-        for other in others:
+        self._admission.entered(learner.link)
+        for other in self._connections_of(learner.server_id):
             if other.is_sending:
                 other.link.send(packet(PING, proposed))
                 other.link.flush()

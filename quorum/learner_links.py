@@ -14,6 +14,7 @@ import structlog
 import trio
 
 from jute.record import DecodeError, Truncated
+from persistence.open_files import files_for_peers
 from quorum.errors import PeerError
 from quorum.packets import Packet, read_packet, read_packets
 
@@ -23,8 +24,6 @@ _RECEIVE_BYTES = 256 << 10
 # A learner that takes nothing for so long that this much waits for it is let go: it can come back and be
 # brought up to date from the log.
 QUEUED_BYTES_MAX = 256 << 20
-STRANGERS_MAX = 64
-CONNECTIONS_MAX = 8  # of learners that say they are the same server
 
 
 class LearnerLink:
@@ -40,7 +39,8 @@ class LearnerLink:
         self._at = 0  # what lies before is done with: cutting it off for each packet would copy all the rest
         self._queue: list[bytes] = []
         self.queued_bytes = 0
-        self._direct = _same_socket(stream)
+        self._direct: socket.socket | None = None  # the stream's own socket, from the first flush on
+        self._is_direct_known = False
         self._is_sending = False
         self._wake = trio.lowlevel.ParkingLot()
         self._sent = trio.lowlevel.ParkingLot()
@@ -120,6 +120,9 @@ class LearnerLink:
         """Let what is queued leave: at once as far as the socket takes it, the rest by the task."""
         if not self._queue or self._is_flush_wanted:
             return
+        if not self._is_direct_known:  # not before: it is one more open file
+            self._is_direct_known = True
+            self._direct = _same_socket(self.stream)
         if self._direct is not None and not self._is_sending:
             self._send_on_the_spot(self._direct)
             if not self._queue:
@@ -182,6 +185,10 @@ class LearnerLink:
             self._abort_reason = reason
             self._scope.cancel()
 
+    @property
+    def is_aborted(self) -> bool:
+        return bool(self._abort_reason)
+
     async def close(self) -> None:
         """At once: what is queued is lost."""
         if self._direct is not None:
@@ -189,30 +196,18 @@ class LearnerLink:
         await trio.aclose_forcefully(self.stream)
 
 
-class Strangers:
-    """Links whose other side has not said who it is. Each costs open files, so there are only so many: who
-    has waited longest goes first, for a learner speaks at once."""
-
-    def __init__(self) -> None:
-        self._links: dict[LearnerLink, None] = {}  # oldest first
-
-    async def first_packet(self, link: LearnerLink) -> Packet:
-        self._links[link] = None
-        if len(self._links) > STRANGERS_MAX:
-            oldest = next(iter(self._links))
-            del self._links[oldest]
-            oldest.abort("too many connect without a word")
-        try:
-            return await link.receive()
-        finally:
-            self._links.pop(link, None)
-
-
 def _same_socket(stream: trio.abc.Stream) -> socket.socket | None:
-    """The socket under the stream, to be used without waiting; None if it has none."""
+    """The socket under the stream, to be used without waiting; None if it has none, or no more files may be
+    open: then everything is sent by the task."""
     if not isinstance(stream, trio.SocketStream):
         return None
-    duplicate = socket.fromfd(stream.socket.fileno(), stream.socket.family, stream.socket.type)
+    try:
+        duplicate = socket.fromfd(stream.socket.fileno(), stream.socket.family, stream.socket.type)
+    except OSError:
+        return None
+    if duplicate.fileno() >= files_for_peers():
+        duplicate.close()
+        return None
     duplicate.setblocking(False)
     return duplicate
 

@@ -3,15 +3,20 @@
 A host name is looked up anew at every dial: behind a name there may be another machine by now.
 """
 
+import errno
 import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from ipaddress import IPv6Address, ip_address
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import attrs
+import structlog
 import trio
 
+from persistence.open_files import files_for_peers
 from quorum.server_lines import bracketed
+
+log = structlog.get_logger()
 
 Endpoint = tuple[str, int]  # a host, by name or number, and a port
 
@@ -56,6 +61,9 @@ class RealNetwork:
         except UnicodeError as failure:
             raise _no_host_name(host, failure) from None
         self._keep_alive(stream.socket)
+        if not leaves_files(stream):
+            await trio.aclose_forcefully(stream)
+            raise OSError(errno.EMFILE, "no more files may be open for other servers; raise ulimit -n")
         return stream
 
     async def is_at(self, stream: trio.abc.Stream, hosts: Collection[str]) -> bool:
@@ -94,6 +102,29 @@ def address_of(stream: trio.abc.Stream) -> str:
         return "unknown"
     endpoint = _other_end(stream)
     return "gone" if endpoint is None else shown(endpoint)
+
+
+def leaves_files(stream: trio.abc.Stream) -> bool:
+    """Whether this connection leaves enough open files to others; the log needs some at any time."""
+    return not isinstance(stream, trio.SocketStream) or stream.socket.fileno() < files_for_peers()
+
+
+async def serve_peers(
+    serve: Callable[[trio.abc.Stream], Awaitable[None]],
+    listeners: Sequence[trio.abc.Listener[trio.abc.Stream]],
+    nursery: trio.Nursery | None = None,
+) -> NoReturn:
+    """Serve each connection in a task, as long as there are files for it. In the nursery, if one is given,
+    and else in one of its own."""
+
+    async def serve_or_turn_away(stream: trio.abc.Stream) -> None:
+        if leaves_files(stream):
+            await serve(stream)
+            return
+        log.warning("connection_turned_away", address=address_of(stream), reason="too many files are open")
+        await trio.aclose_forcefully(stream)
+
+    await trio.serve_listeners(serve_or_turn_away, list(listeners), handler_nursery=nursery)
 
 
 def _other_end(stream: trio.abc.Stream) -> Endpoint | None:

@@ -20,11 +20,12 @@ import trio
 
 from jute.zxid import counter_of, epoch_of, format_zxid, make_zxid
 from persistence.offload import Offload
+from quorum.admission import Admission
 from quorum.errors import PeerError
-from quorum.learner_links import CONNECTIONS_MAX, LearnerLink, Strangers, ms_since, patience
+from quorum.learner_links import LearnerLink, ms_since, patience
 from quorum.learner_sync import LearnerSync, committed_proposal
 from quorum.membership import Membership
-from quorum.network import Network, address_of
+from quorum.network import Network, address_of, serve_peers
 from quorum.packets import (
     ACK,
     ACKEPOCH,
@@ -123,7 +124,7 @@ class ObserverMaster:
         self._relay = relay
         self._epoch = epoch
         self.observers: list[Observer] = []  # one for each connection, so one may be there twice
-        self._strangers = Strangers()
+        self._admission = Admission(lambda: membership.committed.members)
         self._touched: dict[int, int] = {}  # timeouts of sessions that observers have heard
 
     @property
@@ -135,7 +136,7 @@ class ObserverMaster:
         listeners = await self._listen()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._ping)
-            await trio.serve_listeners(self._serve_connection, list(listeners), handler_nursery=nursery)
+            await serve_peers(self._serve_connection, listeners, nursery)
 
     async def _listen(self) -> Sequence[trio.abc.Listener[trio.abc.Stream]]:
         """A port that cannot be had costs us no more than observers: the ensemble needs us as a follower.
@@ -201,7 +202,9 @@ class ObserverMaster:
             data_bytes_max=settings.data_bytes_max,
             queued_bytes_max=settings.observer_master_queued_bytes_max,
         )
-        if reason := await link.carry_on(partial(self._talk, link)):
+        reason = await link.carry_on(partial(self._talk, link))
+        self._admission.left(link)
+        if reason:
             log.warning("observer_gone", server=link.server_id, address=address, reason=reason)
 
     async def _talk(self, link: LearnerLink) -> None:
@@ -219,13 +222,13 @@ class ObserverMaster:
 
     async def _greet(self, link: LearnerLink) -> Observer:
         with patience(self._settings.init_limit_s):
-            type_, _, data, _ = await self._strangers.first_packet(link)
+            type_, _, data, _ = await self._admission.first_packet(link)
         if type_ != OBSERVERINFO:
             raise PeerError(f"the first packet has type {type_}: only observers are served here")
         info = read_learner_info(data)
         if info.config_version > self._membership.committed.version:
             raise PeerError(f"server {info.server_id} knows a newer configuration than we do")
-        link.server_id = info.server_id
+        self._admission.introduced(link, info.server_id)
         return Observer(link, info.server_id)
 
     async def _serve_observer(self, observer: Observer) -> None:
@@ -267,9 +270,7 @@ class ObserverMaster:
     def _enter(self, observer: Observer) -> None:
         """From now on this is a connection of that observer, beside others that say the same: one of them may
         be a stranger's, so none ends for the sake of another."""
-        others = sum(each.server_id == observer.server_id for each in self.observers)
-        if others >= CONNECTIONS_MAX:
-            raise PeerError(f"server {observer.server_id} has {others} connections already")
+        self._admission.entered(observer.link)
         self.observers.append(observer)
 
     def _begin_forwarding(self, observer: Observer, after: int) -> None:

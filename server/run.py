@@ -1,5 +1,6 @@
 """Running a server as a process: sockets, signals, exit codes."""
 
+import errno
 import os
 import resource
 import select
@@ -41,7 +42,11 @@ EXIT_UNEXPECTED = 1
 EXIT_DATA_DIR = 3
 EXIT_PEER_PORT = 14
 
+_SEVERE = "Severe unrecoverable error, exiting."
 REMEDY = "The disk failed or is full: what was acknowledged is safe; mend it or make room, then start again"
+REMEDY_FILES = (
+    "No more files can be opened: what was acknowledged is safe; raise the limit (ulimit -n), start again"
+)
 _BACKLOG_DEFAULT = 50
 
 
@@ -61,7 +66,10 @@ def serve_until_signalled(loaded: LoadedConfig) -> int:
     except* NoPeerPort as failures:
         code = _stopped(EXIT_PEER_PORT, "Unable to be one of an ensemble, exiting abnormally", failures)
     except* OSError as failures:
-        code = _stopped(EXIT_UNEXPECTED, f"Severe unrecoverable error, exiting. {REMEDY}", failures)
+        is_short_of_files = any(map(_is_short_of_files, _leaves(failures)))
+        code = _stopped(
+            EXIT_UNEXPECTED, f"{_SEVERE} {REMEDY_FILES if is_short_of_files else REMEDY}", failures
+        )
     return code
 
 
@@ -71,6 +79,10 @@ def _stopped(code: int, summary: str, failures: BaseExceptionGroup[BaseException
         print(f"{summary}: {failure}", file=sys.stderr)
     log.error(f"Exiting with code {code}")
     return code
+
+
+def _is_short_of_files(failure: BaseException) -> bool:
+    return isinstance(failure, OSError) and failure.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
@@ -170,6 +182,7 @@ def _front(server: Replica) -> PlainFront | StreamFront:
         total_max=config.max_cnxns,
         idle_ms=config.sessionless_cnxn_timeout_ms,
         keepalive=config.client_tcp_keepalive,
+        has_peers=config.is_distributed,
     )
     kind = PlainFront if hasattr(select, "epoll") else StreamFront
     return kind(server.pipeline, limits, server.world.clock)

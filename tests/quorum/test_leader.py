@@ -10,8 +10,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from jute.quorum_records import LearnerInfo
 from jute.record import encode
 from quorum import proposals as proposals_module
+from quorum.admission import CONNECTIONS_MAX
 from quorum.epochs import CLAIMS_APART_S, EPOCH_STEP_MAX
-from quorum.learner_links import CONNECTIONS_MAX, LearnerLink
+from quorum.learner_links import LearnerLink
 from quorum.packets import (
     ACK,
     ACKEPOCH,
@@ -938,7 +939,7 @@ async def test_only_so_many_may_connect_without_a_word(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each costs open files, which the log needs. Who has waited longest goes; learners get through."""
-    monkeypatch.setattr("quorum.learner_links.STRANGERS_MAX", 3)
+    monkeypatch.setattr("quorum.admission.SILENT_MAX", 3)
     ours = LeaderUnderTest(nursery)
     await ours.leads()
     first = await ours.followed_by(1)

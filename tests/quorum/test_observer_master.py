@@ -7,8 +7,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from quorum.admission import CONNECTIONS_MAX
 from quorum.learner import Learning
-from quorum.learner_links import CONNECTIONS_MAX
 from quorum.observer_master import ObserverMaster, Relay, masters_to_try
 from quorum.packets import (
     ACK,

@@ -1,5 +1,6 @@
 """The `triokeeper` command: what it prints, where, and its exit codes."""
 
+import errno
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from server import VERSION, run
 from server.cli import main
-from server.config import LoadedConfig
+from server.config import LoadedConfig, ServerConfig
 from tests.server.zoo_cfg_files import write_zoo_cfg
 
 ROOT = Path(__file__).parents[2]
@@ -212,3 +213,22 @@ def test_starting_imports_nothing_that_only_tools_need() -> None:
 
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert loaded & {"rich", "construct", "hypothesis", "kazoo", "javaproperties", "docker"} == set()
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"), [(errno.ENOSPC, "make room"), (errno.EIO, "mend it"), (errno.EMFILE, "ulimit -n")]
+)
+def test_what_ended_the_server_is_named_with_its_own_remedy(
+    number: int, remedy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A disk that is neither full nor broken is not blamed."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise ExceptionGroup("of tasks", [OSError(number, os.strerror(number))])
+
+    monkeypatch.setattr("trio.run", fail)
+
+    assert run.serve_until_signalled(LoadedConfig(config=ServerConfig(data_dir=Path("data")))) == 1
+    told = capsys.readouterr().err
+    assert remedy in told
+    assert ("disk" in told) is (number != errno.EMFILE)

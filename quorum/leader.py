@@ -90,7 +90,7 @@ class Leader:
         self._on_established = on_established
         self.learners: list[Learner] = []  # one for each connection, so a server may be there twice
         self._admission = Admission(self._listed)
-        self._backlogs: dict[int, Backlog] = {}  # by server: it does not end with the connection
+        self._backlogs: dict[int, Backlog] = {}  # by server
         self._tick = 0
         self._begun_at = trio.current_time()
         self._served_since: float | None = None
@@ -346,11 +346,19 @@ class Leader:
             return Learner(
                 link,
                 info.server_id,
-                self._backlogs.setdefault(info.server_id, Backlog()),
+                self._backlog_of(info.server_id),
                 is_observer=type_ == OBSERVERINFO,
                 deadline_tick=self._tick
                 + self._in_ticks(self._settings.init_limit_s + self._settings.sync_limit_s),
             )
+
+    def _backlog_of(self, server_id: int) -> Backlog:
+        """It does not end with a connection: what was asked for there may not be committed yet."""
+        for each, backlog in list(self._backlogs.items()):
+            backlog.committed(self.proposals.last_committed)
+            if not backlog.size_bytes and not self._connections_of(each):
+                del self._backlogs[each]
+        return self._backlogs.setdefault(server_id, Backlog())
 
     def _listed(self) -> set[int]:
         return {*self._membership.committed.members, *self._membership.last_seen.members}
@@ -367,7 +375,11 @@ class Leader:
             await self._enter(learner)
         started_at = trio.current_time()
         mode = await self._sync.bring_up_to_date(
-            learner.server_id, link, peer_zxid, partial(self._begin_forwarding, learner)
+            learner.server_id,
+            link,
+            peer_zxid,
+            partial(self._begin_forwarding, learner),
+            is_member=learner.server_id in self._listed(),
         )
         # Behind all that got into a snapshot while it was sent (ZOOKEEPER-3104).
         link.send(packet(NEWLEADER, self._epoch_zxid, config_text(self._config_for(learner)).encode()))

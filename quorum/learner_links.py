@@ -16,7 +16,7 @@ import trio
 from jute.record import DecodeError, Truncated
 from persistence.open_files import files_for_peers
 from quorum.errors import PeerError
-from quorum.packets import Packet, read_packet, read_packets
+from quorum.packets import IdsScan, Packet, read_packet, read_packets
 
 log = structlog.get_logger()
 
@@ -37,6 +37,7 @@ class LearnerLink:
         self._queued_bytes_max = QUEUED_BYTES_MAX if queued_bytes_max is None else queued_bytes_max
         self._received = b""
         self._at = 0  # what lies before is done with: cutting it off for each packet would copy all the rest
+        self._scan = IdsScan()  # of the packet that is not all there yet
         self._queue: list[bytes] = []
         self.queued_bytes = 0
         self._direct: socket.socket | None = None  # the stream's own socket, from the first flush on
@@ -60,7 +61,7 @@ class LearnerLink:
     def next_packet(self) -> Packet | None:
         """The next packet if all of it has arrived, without waiting."""
         try:
-            packet, self._at = read_packet(self._received, self._at, self._data_bytes_max)
+            packet, self._at = read_packet(self._received, self._at, self._data_bytes_max, self._scan)
         except Truncated:
             return None
         except DecodeError as failure:
@@ -77,7 +78,7 @@ class LearnerLink:
         while True:
             self._received = self._rest()
             try:
-                packets, self._at = read_packets(self._received, self._data_bytes_max)
+                packets, self._at = read_packets(self._received, self._data_bytes_max, self._scan)
             except DecodeError as failure:
                 raise PeerError(str(failure)) from failure
             if packets:

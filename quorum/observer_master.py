@@ -244,7 +244,11 @@ class ObserverMaster:
         self._enter(observer)
         started_at = trio.current_time()
         mode = await self._sync.bring_up_to_date(
-            observer.server_id, link, peer_zxid, partial(self._begin_forwarding, observer)
+            observer.server_id,
+            link,
+            peer_zxid,
+            partial(self._begin_forwarding, observer),
+            is_member=observer.server_id in self._membership.committed.members,
         )
         # Behind all that got into a snapshot while it was sent (ZOOKEEPER-3104).
         link.send(packet(NEWLEADER, self._epoch_zxid, config_text(self._membership.committed).encode()))

@@ -926,6 +926,16 @@ async def test_a_learner_may_forward_as_long_as_it_is_committed(
     assert ours.replica.last_zxid == E1 + 200
 
 
+async def test_nothing_is_kept_of_those_that_only_said_an_id(nursery: trio.Nursery) -> None:
+    """There are very many ids."""
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    await ours.followed_by(1)
+    for server_id in range(10, 30):
+        await (await ours.joined_by(server_id)).hang_up()
+    assert len(ours.leader._backlogs) <= 2
+
+
 async def test_who_says_nothing_at_all_is_let_go(nursery: trio.Nursery, mock_clock: MockClock) -> None:
     ours = LeaderUnderTest(nursery)
     await ours.leads()

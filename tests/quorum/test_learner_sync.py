@@ -1,5 +1,8 @@
 """Sending a learner what it lacks while our own history goes on."""
 
+from functools import partial
+
+import pytest
 import trio
 import trio.testing
 
@@ -31,3 +34,28 @@ async def test_an_epoch_may_begin_while_a_learner_is_told_that_it_lacks_nothing(
     assert await sync.bring_up_to_date(1, link, 0, forwarded_after.append) is SyncMode.DIFF
     assert forwarded_after == [0]
     assert sent.get_data_nowait() == packet(DIFF, 0)
+
+
+async def test_strangers_share_what_one_member_would_get(autojump_clock: trio.testing.MockClock) -> None:
+    """However many pull the tree: so much of the leader's time is theirs, and no member waits longer for it.
+    A second one in the name of the same member is a stranger's, too."""
+    replica = FakeReplica([txn(E1 + n, body=bytes(70_000)) for n in range(1, 11)])
+    sync = LearnerSync(settings(force_snapshot_sync=True), replica, inline, PeerStats(), lambda: True)
+    took_s: dict[str, float] = {}
+
+    async def pull(name: str, server_id: int, *, is_member: bool) -> None:
+        sent, received = trio.testing.MemorySendStream(), trio.testing.MemoryReceiveStream()
+        link = LearnerLink(trio.StapledStream(sent, received), data_bytes_max=1 << 20)
+        started_at = trio.current_time()
+        await sync.bring_up_to_date(server_id, link, 0, lambda _: None, is_member=is_member)
+        took_s[name] = trio.current_time() - started_at
+
+    await pull("alone", 1, is_member=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(pull, "member", 1, is_member=True))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(partial(pull, "impostor", 1, is_member=True))
+        for n in range(19):
+            nursery.start_soon(partial(pull, f"stranger {n}", 100 + n, is_member=False))
+    assert took_s.pop("member") == pytest.approx(took_s.pop("alone"), rel=0.01)
+    assert min(took_s.values()) > 15 * 10 * 0.003

@@ -97,11 +97,15 @@ class Electorate:
 
 @attrs.frozen
 class Heard:
-    """A server's notification. The first on a connection may be an old one, sent again to be sure."""
+    """A server's notification. The first on a connection may be an old one, sent again to be sure.
+
+    Anybody can connect and claim an id; `is_at_home` if it comes from an address that we have of that server.
+    """
 
     sid: int
     notification: Notification
     may_be_old: bool = False
+    is_at_home: bool = False
 
 
 @attrs.frozen
@@ -362,8 +366,11 @@ class Election:
         read = _read_config_once(text)
         if isinstance(read, str):
             return [Ignore(heard.sid, f"its configuration: {read}")]
-        is_newer = read.version > self._electorate.committed.version
-        return [AdoptConfig(read)] if is_newer and self._reconfig_enabled else []
+        if read.version <= self._electorate.committed.version or not self._reconfig_enabled:
+            return []
+        if not heard.is_at_home:
+            return [Ignore(heard.sid, "its configuration is newer, but it is not where we know that server")]
+        return [AdoptConfig(read)]
 
     def _on_looking(self, heard: Heard, vote: Vote) -> list[Output]:
         sid = heard.sid

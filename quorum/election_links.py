@@ -64,8 +64,9 @@ class LinkSettings:
 class LinkListener(Protocol):
     """Who is told what happens on the links; nothing here waits."""
 
-    def received(self, sid: int, message: bytes, *, is_first: bool) -> None:
-        """The first on a connection may be a repetition of an old one."""
+    def received(self, sid: int, message: bytes, *, is_first: bool, is_at_home: bool) -> None:
+        """The first on a connection may be a repetition of an old one. `is_at_home`: it comes from an address
+        that is listed for that server, as far as was found out yet."""
 
     def dial_failed(self, sid: int) -> None: ...
 
@@ -81,6 +82,7 @@ class _Peer:
     last_sent: bytes | None = None
     has_news: trio.Event = attrs.field(factory=trio.Event)  # set with `waiting`
     link: trio.CancelScope | None = None  # of the one connection in use
+    is_at_home: bool = False  # the other end of that is at an address that is listed for this server
     dialling: trio.CancelScope | None = None  # of the one dial under way
     dialled_at: float = -math.inf  # when we dialled it, or knocked there
     called_from: Sequence[Endpoint] = ()  # where it asked to be dialled back
@@ -331,6 +333,7 @@ class ElectionLinks:
         """Talk over this connection until it breaks, or a newer one takes its place."""
         _drop_link(peer)
         scope = peer.link = trio.CancelScope()
+        peer.is_at_home = False
         up_since = trio.current_time()
         peer.called_from = ()
         peer.failure = None
@@ -338,6 +341,7 @@ class ElectionLinks:
         try:
             with scope:
                 async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._find_out_address, peer, stream, scope)
                     nursery.start_soon(_send_all, peer, stream, scope)
                     nursery.start_soon(self._receive_all, peer, stream, rest, scope)
         finally:
@@ -348,6 +352,13 @@ class ElectionLinks:
             peer.link = None
             self._listener.link_lost(peer.sid)
         self._forget_stranger(peer)
+
+    async def _find_out_address(self, peer: _Peer, stream: trio.abc.Stream, scope: trio.CancelScope) -> None:
+        """Beside the conversation: a name may take long to be looked up."""
+        hosts = {address.host for address in self._addresses.get(peer.sid, ())}
+        is_at_home = await self._network.is_at(stream, hosts)
+        if peer.link is scope:
+            peer.is_at_home = is_at_home
 
     async def _receive_all(
         self, peer: _Peer, stream: trio.abc.Stream, rest: bytes, scope: trio.CancelScope
@@ -362,7 +373,7 @@ class ElectionLinks:
                 while (message := frames.next_frame()) is not None:
                     if not message:
                         raise FrameError("an empty frame")
-                    self._listener.received(peer.sid, message, is_first=is_first)
+                    self._listener.received(peer.sid, message, is_first=is_first, is_at_home=peer.is_at_home)
                     is_first = False
                 data = bytes(await stream.receive_some(CHUNK_BYTES))
                 if not data:

@@ -149,9 +149,9 @@ class Elector:
 
     # -- what the links tell
 
-    def received(self, sid: int, message: bytes, *, is_first: bool) -> None:
+    def received(self, sid: int, message: bytes, *, is_first: bool, is_at_home: bool) -> None:
         try:
-            heard = Heard(sid, decode_notification(message), may_be_old=is_first)
+            heard = Heard(sid, decode_notification(message), may_be_old=is_first, is_at_home=is_at_home)
         except DecodeError as error:
             log.warning("notification_ignored", server=sid, reason=str(error))
             return

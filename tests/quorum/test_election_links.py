@@ -32,11 +32,13 @@ class Told:
 
     received_: list[tuple[int, bytes]] = attrs.field(factory=list)
     first: list[bytes] = attrs.field(factory=list)
+    at_home: list[bytes] = attrs.field(factory=list)
     failed: list[int] = attrs.field(factory=list)
     lost: list[int] = attrs.field(factory=list)
 
-    def received(self, sid: int, message: bytes, *, is_first: bool) -> None:
+    def received(self, sid: int, message: bytes, *, is_first: bool, is_at_home: bool) -> None:
         self.received_.append((sid, message))
+        self.at_home += [message] if is_at_home else []
         self.first += [message] if is_first else []
 
     def dial_failed(self, sid: int) -> None:
@@ -117,6 +119,21 @@ async def test_a_smaller_id_is_dialled_and_the_connection_kept(two: Two, autojum
     await wait_all_tasks_blocked()
     assert two.told.received_ == [(1, b"theirs"), (1, b"more")]
     assert two.told.first == [b"theirs"]
+
+
+async def test_it_is_told_whether_a_server_speaks_from_its_own_address(
+    two: Two, autojump_clock: MockClock
+) -> None:
+    """Whoever dials can claim any id."""
+    for caller in ("zoo3", "elsewhere"):
+        two.network.caller = caller
+        stream = await two.call(3)
+        await stream.send_all(frame(caller.encode()))
+        await wait_all_tasks_blocked()
+        await (await two.call(9)).send_all(frame(b"unlisted"))
+        await wait_all_tasks_blocked()
+    assert len(two.told.received_) == 4
+    assert two.told.at_home == [b"zoo3"]
 
 
 async def test_a_smaller_id_that_knocks_is_called_back(two: Two, autojump_clock: MockClock) -> None:

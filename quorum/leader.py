@@ -10,7 +10,7 @@ that is committed and the first that is proposed anew in the same step, so it mi
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 import structlog
@@ -60,6 +60,11 @@ log = structlog.get_logger()
 
 LISTEN_TRIES_MAX = 3
 LISTEN_RETRY_S = 1
+# Who elected us dials us within milliseconds. One that is not there after this long is not counted on; where
+# all are slow that is too short, so it is doubled each time it was in vain.
+ABSENT_PATIENCE_S = 2.0
+PROSPECTS_EVERY_S = 0.1
+HOPELESS_S = 0.5
 
 
 class Leader:
@@ -76,7 +81,9 @@ class Leader:
         offload: Offload,
         on_established: Callable[[int], None],
         stats: PeerStats | None = None,
+        tries_before: int = 0,
     ) -> None:
+        """`tries_before`: how often a role of ours has ended in vain just now."""
         self._settings = settings
         self._membership = membership
         self._my_id = membership.my_id
@@ -100,6 +107,9 @@ class Leader:
         self._epoch_proposed = trio.Event()
         self._epoch_accepted = trio.Event()
         self._synced: set[int] = set()  # who has acked NEWLEADER
+        self._answering: dict[LearnerLink, int] = {}  # servers that have not answered LEADERINFO yet
+        self._stage_began_at = self._begun_at
+        self._absent_patience_s = ABSENT_PATIENCE_S * 2.0 ** min(tries_before, 10)
         self._quorum_synced = trio.Event()
         self._given_up: str | None = None  # why, if that was before we served
         self._establishing = trio.CancelScope()
@@ -141,7 +151,10 @@ class Leader:
 
     async def _hold_office(self) -> str:
         with trio.move_on_after(self._settings.init_limit_s) as self._establishing:
-            await self._establish()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch_prospects)
+                await self._establish()
+                nursery.cancel_scope.cancel()
         if self._given_up:
             return self._given_up
         if self._establishing.cancelled_caught:
@@ -152,11 +165,43 @@ class Leader:
     async def _establish(self) -> None:
         self._connected(self._my_id, max(self._epochs.accepted, self._epochs.heard))
         await self._epoch_proposed.wait()
+        self._stage_began_at = trio.current_time()
         log.info("epoch_proposed", epoch=self._agreement.epoch)
         self._epoch_acked(self._my_id, Summary(self._epochs.current, self._replica.last_zxid))
         await self._epoch_accepted.wait()
+        self._stage_began_at = trio.current_time()
         self._new_leader_acked(self._my_id)
         await self._quorum_synced.wait()
+
+    async def _watch_prospects(self) -> None:
+        """Give up early if a quorum has become impossible: an election finds a leader before initLimit ends.
+
+        What makes it impossible may be a stranger's lie about a member that is on its way: so not at once.
+        """
+        hopeless_since: float | None = None
+        while True:
+            await trio.sleep(PROSPECTS_EVERY_S)
+            now = trio.current_time()
+            if self._has_quorums(self._prospects(now)):
+                hopeless_since = None
+            elif hopeless_since is None:
+                hopeless_since = now
+            elif now >= hopeless_since + HOPELESS_S:
+                self._give_up(f"of the voters only {sorted(self._prospects(now))} may follow yet")
+
+    def _prospects(self, now: float) -> set[int]:
+        """Voters that follow us, or may do so yet: because they are connected, or could come soon."""
+        prospects = {self._my_id}
+        lost: Collection[int] = ()
+        if self._epoch_accepted.is_set():
+            prospects |= self._synced | {each.server_id for each in self.learners}
+        else:
+            lost = self._agreement.lost
+            prospects |= self._agreement.with_us
+        prospects.update(self._answering.values())
+        if now < self._stage_began_at + self._absent_patience_s:
+            prospects |= self._listed() - set(lost)
+        return prospects
 
     @property
     def phase(self) -> str:
@@ -199,13 +244,7 @@ class Leader:
             self._epoch_proposed.set()
 
     def _epoch_acked(self, server_id: int, theirs: Summary) -> None:
-        try:
-            is_accepted = self._agreement.acked(server_id, theirs)
-        except PeerError:
-            if self._agreement.is_hopeless:  # an election finds a leader sooner than our patience ends
-                self._give_up("there is no quorum without servers that know more than this one")
-            raise
-        if is_accepted:
+        if self._agreement.acked(server_id, theirs):
             self._epochs.enter(self._agreement.epoch)  # before anybody takes over our history
             self._epoch_accepted.set()
 
@@ -303,6 +342,7 @@ class Leader:
         link = LearnerLink(stream, data_bytes_max=self._settings.data_bytes_max)
         reason = await link.carry_on(partial(self._talk, link))
         self._admission.left(link)
+        self._answering.pop(link, None)
         if reason:
             log.warning("learner_gone", server=link.server_id, address=address, reason=reason)
 
@@ -340,6 +380,7 @@ class Leader:
             if info.server_id == self._my_id:
                 raise PeerError(f"another server has our id {self._my_id}")
             self._admission.introduced(link, info.server_id)
+            self._answering[link] = info.server_id
             self._connected(info.server_id, epoch_of(zxid))
             await self._make_way_for(link, info.server_id, epoch_of(zxid))
             await self._epoch_proposed.wait()
@@ -370,6 +411,7 @@ class Leader:
             type_, peer_zxid, data, _ = await link.receive()
             if type_ != ACKEPOCH:
                 raise PeerError(f"the epoch was answered with a packet of type {type_}")
+            del self._answering[link]
             self._epoch_acked(learner.server_id, Summary(read_int(data), peer_zxid))
             await self._epoch_accepted.wait()
             await self._enter(learner)

@@ -187,6 +187,7 @@ class Peer:
             offload=self._offload,
             on_established=self._available,
             stats=self._stats,
+            tries_before=self._roles_in_vain,
         )
         return await self.leader.lead()
 

@@ -12,6 +12,7 @@ from jute.record import encode
 from quorum import proposals as proposals_module
 from quorum.admission import CONNECTIONS_MAX
 from quorum.epochs import CLAIMS_APART_S, EPOCH_STEP_MAX
+from quorum.leader import ABSENT_PATIENCE_S, HOPELESS_S
 from quorum.learner_links import LearnerLink
 from quorum.packets import (
     ACK,
@@ -964,15 +965,75 @@ async def test_only_so_many_may_connect_without_a_word(
 # --- The end of the term.
 
 
-async def test_nobody_follows(nursery: trio.Nursery, mock_clock: MockClock) -> None:
-    """T59: initLimit, then there is another election."""
+@pytest.mark.parametrize(("tries_before", "after_s"), [(0, 2.6), (2, 8.6), (9, INIT_LIMIT_S)])
+async def test_nobody_follows(
+    nursery: trio.Nursery, mock_clock: MockClock, tries_before: int, after_s: float
+) -> None:
+    """T59: there is another election. Soon, for who elected us dials at once; where all are slow, after twice
+    as long each time, up to initLimit."""
+    ours = LeaderUnderTest(nursery, tries_before=tries_before)
+    await ours.leads()
+    await pass_time(mock_clock, after_s - 0.5, step_s=0.1)
+    assert ours.ended is None
+    await pass_time(mock_clock, 0.6, step_s=0.1)
+    assert "follow" in str(ours.ended)
+    assert ours.network.listeners == {}
+
+
+async def test_a_quorum_that_has_become_impossible_is_not_waited_for(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """Both others have promised the epoch on connections that broke: neither may be counted for it again. A
+    moment is left to them, since a stranger may have said so in their names."""
     ours = LeaderUnderTest(nursery)
     await ours.leads()
-    await pass_time(mock_clock, INIT_LIMIT_S - 0.5)
+    broken = await ours.dialled()
+    await broken.say(packet(FOLLOWERINFO, 0, learner_info(1, 0)))
+    assert show(broken.heard()) == ["LEADERINFO 1/0"]
+    await broken.hang_up()
+    for server_id in (1, 3):
+        await ours.joined_by(server_id, accepted=1, current=-1)
+    await pass_time(mock_clock, HOPELESS_S, step_s=0.1)
     assert ours.ended is None
-    await pass_time(mock_clock, 0.5)
-    assert "no quorum" in str(ours.ended)
-    assert ours.network.listeners == {}
+    await pass_time(mock_clock, 0.2, step_s=0.1)
+    assert ours.ended == "of the voters only [2] may follow yet"
+
+
+async def test_one_of_five_is_down_and_two_cannot_be_counted(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """It might come, so it is waited for; not as long as initLimit."""
+    ours = LeaderUnderTest(nursery, ensemble=ensemble_of(5))
+    await ours.leads()
+    hellos = {server_id: await ours.dialled() for server_id in (1, 3, 4)}
+    for server_id, learner in hellos.items():
+        await learner.say(packet(FOLLOWERINFO, 0, learner_info(server_id, 0)))
+    await hellos[1].say(packet(ACKEPOCH, 0, int_data(0)))
+    for server_id in (3, 4):
+        await hellos[server_id].hang_up()
+        await ours.joined_by(server_id, accepted=1, current=-1)
+    await pass_time(mock_clock, ABSENT_PATIENCE_S, step_s=0.1)
+    assert ours.ended is None
+    await pass_time(mock_clock, 0.8, step_s=0.1)
+    assert ours.ended == "of the voters only [1, 2] may follow yet"
+
+
+async def test_what_a_stranger_says_in_a_members_name_does_not_end_it(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """That it is ahead of us, or has promised the epoch before. The member comes a little later."""
+    ours = LeaderUnderTest(nursery, FakeReplica(txns(E1 + 1, E1 + 3)), epochs=(1, 1))
+    await ours.leads()
+    await ours.dialled()
+    first = await ours.dialled()
+    await first.say(packet(FOLLOWERINFO, E1, learner_info(1, 0)))
+    for server_id, current in ((1, 1), (3, 1), (3, -1)):
+        await ours.joined_by(server_id, accepted=1, current=current, zxid=E1 + 77)
+    await pass_time(mock_clock, 5, step_s=0.1)
+    assert ours.ended is None
+    await first.say(packet(ACKEPOCH, E1 + 3, int_data(1)))
+    await first.say(packet(ACK, E2))
+    assert ours.established == [2]
 
 
 async def test_a_quorum_that_is_lost_ends_it(nursery: trio.Nursery, mock_clock: MockClock) -> None:

@@ -170,7 +170,7 @@ class ElectionTiming:
     """Of an election; all in milliseconds."""
 
     resend_min_ms: int = 200  # zookeeper.fastleader.minNotificationInterval
-    resend_max_ms: int = 60_000  # zookeeper.fastleader.maxNotificationInterval
+    resend_max_ms: int = 2_000  # zookeeper.fastleader.maxNotificationInterval
     resend_max_without_vote_ms: int = 2_000  # nobody tells such a server of a new leader unless it asks
     finalize_wait_ms: int = 200
 

@@ -28,7 +28,16 @@ from jute.quorum_records import Initiation, decode_initiation, encode_initiation
 from jute.record import DecodeError, Truncated
 from persistence.open_files import strangers_max
 from quorum.errors import BIND_REMEDY, CannotListen, PeerError
-from quorum.network import Endpoint, Network, address_of, dial_any, listen_at, serve_peers, shown
+from quorum.network import (
+    Endpoint,
+    Network,
+    address_of,
+    dial_any,
+    give_up_after,
+    listen_at,
+    serve_peers,
+    shown,
+)
 from quorum.server_lines import Address, Ensemble, host_and_ports
 from quorum.setting_text import BadValue, port_number
 
@@ -45,6 +54,7 @@ KNOCK_PATIENCE_S = 0.1
 SHORT_LINKS_MAX = 3
 SHORT_LINK_S = 1.0
 BIND_RETRY_S = 1
+UNCONFIRMED_S = 3.0  # a link on which what was said is not confirmed for so long is dialled again
 ANONYMOUS_OBSERVER = (1 << 63) - 1  # what observers of long ago called themselves
 WILDCARDS = ("0.0.0.0", "::")
 CHUNK_BYTES = 65_536
@@ -337,6 +347,7 @@ class ElectionLinks:
         up_since = trio.current_time()
         peer.called_from = ()
         peer.failure = None
+        give_up_after(stream, UNCONFIRMED_S)
         log.info("election_link_up", server=peer.sid, address=address_of(stream))
         try:
             with scope:

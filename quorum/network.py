@@ -5,9 +5,13 @@ A host name is looked up anew at every dial: behind a name there may be another 
 
 import errno
 import os
+import socket
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from functools import partial
 from ipaddress import IPv6Address, ip_address
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TypeVar
 
 import attrs
 import structlog
@@ -22,6 +26,10 @@ Endpoint = tuple[str, int]  # a host, by name or number, and a port
 
 # How long one address of a server is waited for before the next is dialled beside it.
 NEXT_ADDRESS_AFTER_S = 0.25
+# The system repeats a lost attempt to connect after 1, 3, 7, 15 s: a network that works again would not be
+# noticed for as long. So another attempt is made beside it every second, at most so many at the same time.
+DIAL_AGAIN_AFTER_S = 1.0
+DIALS_AT_ONCE_MAX = 4
 
 
 class Network(Protocol):
@@ -55,7 +63,7 @@ class RealNetwork:
 
     async def dial(self, host: str, port: int) -> trio.abc.Stream:
         try:
-            stream = await trio.open_tcp_stream(host, port)
+            stream = await first_answered(partial(trio.open_tcp_stream, host, port))
         except OSError as failure:
             raise _first_cause(failure) from None
         except UnicodeError as failure:
@@ -202,6 +210,52 @@ async def dial_any(
     if not reached:
         raise OSError("; ".join(failures) or "no address is known")
     return reached[0]
+
+
+Connected = TypeVar("Connected", bound=trio.abc.AsyncResource)
+
+
+async def first_answered(attempt: Callable[[], Awaitable[Connected]]) -> Connected:
+    """Connect, and again beside it while there is no answer. An attempt that fails ends it, and is raised."""
+    reached: list[Connected] = []
+    failures: list[Exception] = []
+    under_way: deque[trio.CancelScope] = deque()
+    is_cancelled = True
+    try:
+        async with trio.open_nursery() as nursery:
+
+            async def try_once(scope: trio.CancelScope) -> None:
+                with scope:
+                    try:
+                        reached.append(await attempt())
+                    except (OSError, UnicodeError) as failure:
+                        failures.append(failure)
+                    nursery.cancel_scope.cancel()
+
+            async def try_again_and_again() -> None:
+                while True:
+                    under_way.append(trio.CancelScope())
+                    nursery.start_soon(try_once, under_way[-1])
+                    await trio.sleep(DIAL_AGAIN_AFTER_S)
+                    if len(under_way) == DIALS_AT_ONCE_MAX:
+                        under_way.popleft().cancel()
+
+            nursery.start_soon(try_again_and_again)
+        is_cancelled = False
+    finally:
+        for stream in reached if is_cancelled else reached[1:]:
+            await trio.aclose_forcefully(stream)
+    if not reached:
+        raise failures[0]
+    return reached[0]
+
+
+def give_up_after(stream: trio.abc.Stream, seconds: float) -> None:
+    """Let the system end the connection once what was sent is not confirmed for so long. It would repeat it
+    for a quarter of an hour, and soon so seldom that a network that works again is not noticed."""
+    if isinstance(stream, trio.SocketStream) and hasattr(socket, "TCP_USER_TIMEOUT"):
+        with suppress(OSError):  # it is closed already
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(seconds * 1000))
 
 
 def shown(endpoint: Endpoint) -> str:

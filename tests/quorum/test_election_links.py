@@ -14,7 +14,13 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from jute.framing import frame
 from jute.quorum_records import Initiation, decode_initiation, encode_initiation
-from quorum.election_links import HALF_OPEN_MAX, KNOCK_PATIENCE_S, ElectionLinks, LinkSettings
+from quorum.election_links import (
+    HALF_OPEN_MAX,
+    KNOCK_PATIENCE_S,
+    UNCONFIRMED_S,
+    ElectionLinks,
+    LinkSettings,
+)
 from quorum.errors import CannotListen
 from tests.quorum.election_scenario import ensemble_of
 from tests.quorum.memory_network import MemoryNetwork
@@ -119,6 +125,20 @@ async def test_a_smaller_id_is_dialled_and_the_connection_kept(two: Two, autojum
     await wait_all_tasks_blocked()
     assert two.told.received_ == [(1, b"theirs"), (1, b"more")]
     assert two.told.first == [b"theirs"]
+
+
+async def test_a_link_is_given_up_soon_once_nothing_is_confirmed(
+    two: Two, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a server that was cut off for a minute is heard again half a minute after it is not."""
+    limits: list[float] = []
+    monkeypatch.setattr("quorum.election_links.give_up_after", lambda _, seconds: limits.append(seconds))
+    await two.call(3)
+    listener = await two.listen_as(ADDRESS_1)
+    two.links.send(1, b"vote")
+    await listener.accept()
+    await wait_all_tasks_blocked()
+    assert limits == [UNCONFIRMED_S, UNCONFIRMED_S]
 
 
 async def test_it_is_told_whether_a_server_speaks_from_its_own_address(

@@ -447,9 +447,28 @@ class Election:
         self._decided[sid] = ballot
         if self._is_established(self._decided, ballot):
             return self._decide(vote)
+        if self._is_our_leader(heard, vote) and self._has_quorum(
+            {**self._decided, self._my_id: ballot}, ballot
+        ):
+            return self._decide(vote)
         if state is ServerState.LEADING and self._electorate.verifiers[0].yields_to_a_leader():
             return self._decide(vote)
         return None
+
+    def _is_our_leader(self, heard: Heard, vote: Vote) -> bool:
+        """Whether it still leads whom we followed a moment ago, in the same epoch: then we can go back to it.
+
+        We count for the quorum that follows it then. Where it is just one, there would have to be an election
+        instead, for which it has to give up first.
+        """
+        is_sure = heard.is_at_home and not heard.may_be_old
+        ours = (self._current_vote.leader, self._current_vote.peer_epoch)
+        return (
+            is_sure
+            and heard.notification.state is ServerState.LEADING
+            and heard.sid == vote.leader != self._my_id
+            and (vote.leader, vote.peer_epoch) == ours
+        )
 
     def _is_established(self, ballots: Mapping[int, _Ballot], ballot: _Ballot) -> bool:
         return self._has_quorum(ballots, ballot) and self._leads(ballots, ballot.vote)

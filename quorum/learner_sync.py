@@ -157,7 +157,7 @@ class LearnerSync:
             if payloads is None:
                 return snapshot
             return await self._offload(plan_by_walking, peer_zxid, map(zxid_of, payloads), last) or snapshot
-        except StorageError as problem:
+        except (StorageError, OSError) as problem:
             log.warning("log_of_no_use_to_a_learner", problem=str(problem))
             return snapshot
 
@@ -197,7 +197,7 @@ class LearnerSync:
     async def _send_from_disk(self, link: LearnerLink, pace: Pace, after: int) -> int:
         try:
             reached = await self._send_logged(link, pace, after)
-        except StorageError as problem:
+        except (StorageError, OSError) as problem:
             self._unreadable_before = self._replica.last_zxid
             raise PeerError(f"the log cannot be read, it will get a snapshot: {problem}") from problem
         if reached == after:

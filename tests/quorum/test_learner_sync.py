@@ -1,11 +1,14 @@
 """Sending a learner what it lacks while our own history goes on."""
 
+import errno
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 import trio
 import trio.testing
 
+from quorum.errors import PeerError
 from quorum.learner_links import LearnerLink
 from quorum.learner_sync import LearnerSync
 from quorum.packets import DIFF, packet
@@ -59,3 +62,25 @@ async def test_strangers_share_what_one_member_would_get(autojump_clock: trio.te
             nursery.start_soon(partial(pull, f"stranger {n}", 100 + n, is_member=False))
     assert took_s.pop("member") == pytest.approx(took_s.pop("alone"), rel=0.01)
     assert min(took_s.values()) > 15 * 10 * 0.003
+
+
+@pytest.mark.parametrize("fails_at", ["the first look", "a later one"])
+async def test_a_log_that_cannot_be_read_is_no_reason_to_stop_leading(fails_at: str) -> None:
+    """The learner gets the tree: at once, or when it comes again."""
+    replica = FakeReplica([txn(E1 + n) for n in range(1, 20)], commit_log_count=2)
+    looks = 0
+
+    async def offload(fn: Callable[..., object], *args: object) -> object:
+        nonlocal looks
+        looks += 1
+        if looks == (1 if fails_at == "the first look" else 4):
+            raise OSError(errno.EIO, "Input/output error")
+        return await inline(fn, *args)
+
+    sync = LearnerSync(settings(), replica, offload, PeerStats(), lambda: False)  # type: ignore[arg-type]
+    sent, received = trio.testing.MemorySendStream(), trio.testing.MemoryReceiveStream()
+    link = LearnerLink(trio.StapledStream(sent, received), data_bytes_max=1 << 20)
+    if fails_at == "a later one":
+        with pytest.raises(PeerError, match="it will get a snapshot"):
+            await sync.bring_up_to_date(1, link, E1 + 1, lambda _: None)
+    assert await sync.bring_up_to_date(1, link, E1 + 1, lambda _: None) is SyncMode.SNAP

@@ -106,6 +106,10 @@ bench: setup ## throughput and latency as ratios to Apache ZooKeeper on this mac
 fuzz: setup ## malformed and hostile bytes at the client port
 	$(BIN)/python compat-tests/fuzz.py $(ARGS)
 
+.PHONY: probes
+probes: setup ## 100,000 health probes, a third of them with a late newline: none may get an empty answer
+	$(BIN)/python compat-tests/word_probes.py $(ARGS)
+
 .PHONY: crash
 crash: setup ## kill -9 under load: every acknowledged write must survive
 	$(BIN)/python compat-tests/crash.py $(ARGS)

@@ -97,8 +97,8 @@ class OrderingPipeline(Pipeline):
         self.when_synced(OwnSync(self, connection, xid, path))
 
     def when_synced(self, synced: Synced) -> None:
-        """Tell once everything in flight now is committed: at once if nothing is."""
-        if self.in_flight:
+        """Tell once everything in flight now is committed: at once if nothing is, and nobody else waits."""
+        if self.in_flight or self._syncs:
             self._syncs.append((self.preparer.zxid, synced))
         else:
             synced.sync_done()

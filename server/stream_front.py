@@ -9,7 +9,15 @@ from typing import Final
 
 import trio
 
-from server.client_fronts import RECEIVE_BYTES, FrontLimits, admits, client_address, is_idle
+from server.client_fronts import (
+    LINGER_BYTES,
+    LINGER_MS,
+    RECEIVE_BYTES,
+    FrontLimits,
+    admits,
+    client_address,
+    is_idle,
+)
 from server.client_protocol import ClientConnection
 from server.clock import Clock
 from server.pipeline import Pipeline
@@ -26,6 +34,7 @@ class StreamPeer:
         self._has_output = trio.Event()
         self._may_read = trio.Event()
         self._conversation = trio.CancelScope()
+        self._discarded_bytes = 0
         self.connection = ClientConnection(front.pipeline, self, address, port)
 
     def wants_flush(self) -> None:
@@ -56,7 +65,12 @@ class StreamPeer:
             data = await self._stream.receive_some(RECEIVE_BYTES)
             if not data:
                 return
-            self._front.received(connection, bytes(data))
+            if connection.closes_after_flush:
+                self._discarded_bytes += len(data)
+                if self._discarded_bytes > LINGER_BYTES:
+                    return
+            else:
+                self._front.received(connection, bytes(data))
 
     async def _send_all(self) -> None:
         connection, pipeline = self.connection, self._front.pipeline
@@ -73,10 +87,17 @@ class StreamPeer:
                 connection.flushed(len(data) - min(start + _SEND_BYTES, len(data)))
             pipeline.stats.bytes_sent += len(data)
             if connection.closes_after_flush and not connection.out:
-                self._conversation.cancel()
+                await self._linger()
                 return
             connection.flushed(0)
             self._front.end_batch()
+
+    async def _linger(self) -> None:
+        """All is said: stop sending, and close when the client has done so too (see client_fronts.py)."""
+        if isinstance(self._stream, trio.abc.HalfCloseableStream):
+            await self._stream.send_eof()
+            await trio.sleep(LINGER_MS / 1000)
+        self._conversation.cancel()
 
 
 class StreamFront:

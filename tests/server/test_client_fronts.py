@@ -7,11 +7,12 @@ from struct import pack, unpack
 
 import pytest
 import trio
+import trio.testing
 
 from jute.client_records import Acl, ConnectRequest, CreateRequest, GetDataRequest, Id
 from jute.opcodes import OpCode
 from jute.record import encode
-from server.client_fronts import FrontLimits, PlainFront, client_address
+from server.client_fronts import LINGER_BYTES, LINGER_MS, FrontLimits, PlainFront, client_address
 from server.client_protocol import OUT_PAUSE_BYTES
 from server.clock import SystemClock
 from server.pipeline import Pipeline
@@ -169,6 +170,72 @@ async def test_a_word_is_answered_although_the_asker_has_stopped_sending(kind: t
         await stream.send_eof()
         assert await read_exactly(stream, 4) == b"imuo"
         assert await stream.receive_some() == b""
+
+
+@pytest.mark.parametrize("kind", FRONTS)
+async def test_what_comes_after_a_word_does_not_cost_its_answer(kind: type[Front]) -> None:
+    """A socket closed with unread input is reset, and the answer is lost: so input is discarded."""
+    async with served(kind) as server:
+        server.front.pipeline.answer_word = lambda connection, word: b"imok"
+        stream = await server.connect()
+        await stream.send_all(b"ruok")
+        while not server.front.pipeline.stats.bytes_sent:
+            await trio.lowlevel.checkpoint()
+        for _ in range(3):
+            await stream.send_all(b"\n" * 1000)
+            await trio.lowlevel.checkpoint()
+        assert await read_exactly(stream, 4) == b"imok"
+        assert await stream.receive_some() == b""
+        await stream.send_all(b"still no reset")
+        await stream.send_eof()
+
+
+@pytest.mark.parametrize("kind", FRONTS)
+async def test_a_client_that_sends_on_and_on_after_its_word_is_closed(kind: type[Front]) -> None:
+    async with served(kind) as server:
+        server.front.pipeline.answer_word = lambda connection, word: b"imok"
+        stream = await server.connect()
+        await stream.send_all(b"ruok")
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.send_all(bytes(16 * LINGER_BYTES))  # more than the system's buffers hold, too
+
+
+async def test_a_client_that_stays_after_its_word_is_closed_in_time() -> None:
+    """It no longer counts as a connection that `cons` shows, but it does for the limit of its address."""
+    async with served(PlainFront, FrontLimits(per_address_max=1)) as server:
+        front = server.front
+        assert isinstance(front, PlainFront)
+        front.pipeline.answer_word = lambda connection, word: b"imok"
+        stream = await server.connect()
+        await stream.send_all(b"ruok")
+        assert await read_exactly(stream, 4) == b"imok"
+        assert await stream.receive_some() == b""
+        assert not list(front.connections)
+        assert len(front.lingering) == 1
+        with pytest.raises((OSError, trio.BrokenResourceError, AssertionError)):
+            await read_exactly(await server.connect(), 1)
+        front.pipeline.begin_batch(front.pipeline.now_ms + LINGER_MS, front.pipeline.wall_ms)
+        front.close_idle()
+        assert len(front.lingering) == 1
+        front.pipeline.begin_batch(front.pipeline.now_ms + 1, front.pipeline.wall_ms)
+        front.close_idle()
+        assert not front.lingering
+        await server.open_session()
+
+
+async def test_a_stream_whose_client_stays_after_its_word_is_closed_in_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    front = StreamFront(OneServer().pipeline, FrontLimits(), SystemClock())
+    front.pipeline.answer_word = lambda connection, word: b"imok"
+    client, server_end = trio.testing.memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(front.serve, server_end, "127.0.0.1", 1)
+        await client.send_all(b"ruok")
+        assert await client.receive_some() == b"imok"
+        assert await client.receive_some() == b""
+        assert len(front.peers) == 1
+    assert trio.current_time() == LINGER_MS / 1000
 
 
 def test_addresses_are_written_as_java_writes_them() -> None:

@@ -27,11 +27,12 @@ from jute.framing import FrameBuffer, FrameError, frame
 from jute.quorum_records import Initiation, decode_initiation, encode_initiation
 from jute.record import DecodeError, Truncated
 from persistence.open_files import strangers_max
-from quorum.errors import BIND_REMEDY, CannotListen, PeerError
+from quorum.errors import CannotListen, PeerError
 from quorum.network import (
     Endpoint,
     Network,
     address_of,
+    bind_remedy,
     dial_any,
     give_up_after,
     listen_at,
@@ -54,6 +55,7 @@ KNOCK_PATIENCE_S = 0.1
 SHORT_LINKS_MAX = 3
 SHORT_LINK_S = 1.0
 BIND_RETRY_S = 1
+ADDRESS_PATIENCE_S = 0.2
 UNCONFIRMED_S = 3.0  # a link on which what was said is not confirmed for so long is dialled again
 ANONYMOUS_OBSERVER = (1 << 63) - 1  # what observers of long ago called themselves
 WILDCARDS = ("0.0.0.0", "::")
@@ -69,6 +71,7 @@ class LinkSettings:
     bind_tries_max: int = 3  # zookeeper.electionPortBindRetry; 0: for ever
     listens_on_all: bool = False  # quorumListenOnAllIPs
     sends_all_addresses: bool = False  # multiAddress.enabled: older servers do not understand it
+    waits_for_address: bool = False  # reconfigEnabled: who speaks matters from the first word on
 
 
 class LinkListener(Protocol):
@@ -93,6 +96,7 @@ class _Peer:
     has_news: trio.Event = attrs.field(factory=trio.Event)  # set with `waiting`
     link: trio.CancelScope | None = None  # of the one connection in use
     is_at_home: bool = False  # the other end of that is at an address that is listed for this server
+    address_known: trio.Event = attrs.field(factory=trio.Event)  # so much is known of it
     dialling: trio.CancelScope | None = None  # of the one dial under way
     dialled_at: float = -math.inf  # when we dialled it, or knocked there
     called_from: Sequence[Endpoint] = ()  # where it asked to be dialled back
@@ -146,6 +150,15 @@ class ElectionLinks:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._dial_wanted)
             nursery.start_soon(self._listen, nursery, _Once(task_status))
+
+    def reachable(self) -> list[int]:
+        """Servers there is a connection with."""
+        return sorted(sid for sid, peer in self._peers.items() if peer.link is not None)
+
+    def unreachable(self) -> dict[int, str]:
+        """Members there is none with, and why."""
+        missing = sorted(self._addresses.keys() - {self._my_id} - set(self.reachable()))
+        return {sid: self._peer(sid).failure or "does not answer" for sid in missing}
 
     def _peer(self, sid: int) -> _Peer:
         if sid not in self._peers:
@@ -265,9 +278,9 @@ class ElectionLinks:
                 where = ", ".join(map(shown, self._endpoints(self._my_id)))
                 problem = f"cannot listen on the election port {where} (server.{self._my_id}): {error}"
                 if tries == self._settings.bind_tries_max:
-                    raise CannotListen(f"{problem}. {BIND_REMEDY}") from error
+                    raise CannotListen(f"{problem}. {bind_remedy(error)}") from error
                 if problem != told:  # it may be tried for ever
-                    log.error("election_port_not_bound", reason=problem, remedy=BIND_REMEDY)
+                    log.error("election_port_not_bound", reason=problem, remedy=bind_remedy(error))
                 told = problem
             await trio.sleep(BIND_RETRY_S)
 
@@ -343,7 +356,7 @@ class ElectionLinks:
         """Talk over this connection until it breaks, or a newer one takes its place."""
         _drop_link(peer)
         scope = peer.link = trio.CancelScope()
-        peer.is_at_home = False
+        peer.is_at_home, peer.address_known = False, trio.Event()
         up_since = trio.current_time()
         peer.called_from = ()
         peer.failure = None
@@ -370,10 +383,14 @@ class ElectionLinks:
         is_at_home = await self._network.is_at(stream, hosts)
         if peer.link is scope:
             peer.is_at_home = is_at_home
+            peer.address_known.set()
 
     async def _receive_all(
         self, peer: _Peer, stream: trio.abc.Stream, rest: bytes, scope: trio.CancelScope
     ) -> None:
+        if self._settings.waits_for_address:
+            with trio.move_on_after(ADDRESS_PATIENCE_S):
+                await peer.address_known.wait()
         frames = FrameBuffer(MESSAGE_BYTES_MAX)
         reason = "the other side closed it"
         data = rest

@@ -103,6 +103,10 @@ class Elector:
         log.info("leader_appointed", leader=leader, state=self.state.name)
         return self.current_vote
 
+    def reach(self) -> tuple[list[int], dict[int, str]]:
+        """Servers there is an election link with, and members there is none with, by reason."""
+        return self._links.reachable(), self._links.unreachable()
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve the election port until cancelled; started once it is bound. Raises CannotListen."""
         await self._links.run(task_status=task_status)

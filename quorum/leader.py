@@ -22,12 +22,12 @@ from quorum.admission import Admission
 from quorum.backlog import BACKLOG_BYTES_MAX, Backlog
 from quorum.discovery import EpochAgreement, Summary
 from quorum.epochs import EpochKeeper
-from quorum.errors import BIND_REMEDY, CannotListen, PeerError
+from quorum.errors import CannotListen, PeerError
 from quorum.learner_links import LearnerLink, ms_since, patience
 from quorum.learner_sync import LearnerSync, committed_proposal
 from quorum.led_learner import Learner
 from quorum.membership import Membership
-from quorum.network import Network, address_of, listen_at, serve_peers
+from quorum.network import Network, address_of, bind_remedy, listen_at, serve_peers
 from quorum.packets import (
     ACK,
     ACKEPOCH,
@@ -142,8 +142,8 @@ class Leader:
                 line = "|".join(map(str, addresses))
                 problem = f"cannot listen for learners (server.{self._my_id}={line}): {failure}"
                 if tries == LISTEN_TRIES_MAX:
-                    raise CannotListen(f"{problem}. {BIND_REMEDY}") from failure
-                log.error("quorum_port_not_bound", reason=problem, remedy=BIND_REMEDY)
+                    raise CannotListen(f"{problem}. {bind_remedy(failure)}") from failure
+                log.error("quorum_port_not_bound", reason=problem, remedy=bind_remedy(failure))
             await trio.sleep(LISTEN_RETRY_S)
 
     async def _accept(self, listeners: list[trio.abc.Listener[trio.abc.Stream]]) -> None:

@@ -104,6 +104,19 @@ async def listen_at(
     return listeners
 
 
+def bind_remedy(failure: OSError, *, port: str = "port in the server line", address: str = "") -> str:
+    """What an operator can do about a port that cannot be listened on; `port` and `address` are the settings
+    to correct."""
+    where = address or "the server line, or myid"
+    if failure.errno == errno.EACCES:
+        return f"Ports below 1024 need a privilege: set another {port}, or grant CAP_NET_BIND_SERVICE"
+    if failure.errno == errno.EADDRNOTAVAIL:
+        return f"This machine has no such address: correct {where}"
+    if isinstance(failure, socket.gaierror):
+        return f"This name is not known here: correct {where}, or the name service"
+    return f"Stop whatever uses the port, or set another {port}, or correct {where}"
+
+
 def address_of(stream: trio.abc.Stream) -> str:
     """Where the other end is, for people to read."""
     if not isinstance(stream, trio.SocketStream):

@@ -156,6 +156,18 @@ async def test_it_is_told_whether_a_server_speaks_from_its_own_address(
     assert two.told.at_home == [b"zoo3"]
 
 
+async def test_the_first_word_waits_until_it_is_known_where_it_comes_from(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Where members may change: the next word may be long in coming."""
+    server = make_two(waits_for_address=True)
+    await nursery.start(server.links.run)
+    server.network.caller = "zoo3"
+    await server.call(3, also=frame(b"first"))
+    assert server.told.at_home == [b"first"]
+    nursery.cancel_scope.cancel()
+
+
 async def test_a_smaller_id_that_knocks_is_called_back(two: Two, autojump_clock: MockClock) -> None:
     """At the address it names, although another is configured; the old connection goes."""
     old, new = await two.listen_as(ADDRESS_1), await two.listen_as(("elsewhere", 77))
@@ -533,3 +545,11 @@ def test_no_bytes_bring_the_links_down(noise: bytes, is_after_opening: bool) -> 
             nursery.cancel_scope.cancel()
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+async def test_with_whom_there_is_a_connection_and_with_whom_not(two: Two, autojump_clock: MockClock) -> None:
+    await two.call(3)
+    assert (two.links.reachable(), two.links.unreachable()) == ([3], {1: "does not answer"})
+    two.links.send(1, b"vote")
+    await wait_all_tasks_blocked()
+    assert two.links.unreachable() == {1: "zoo1:3888: [Errno 111] connection refused"}

@@ -4,6 +4,7 @@ A server should be up in a fraction of a second, so each command imports what it
 """
 
 import os
+import signal
 import sys
 from collections.abc import Iterable
 from importlib import import_module
@@ -81,7 +82,8 @@ def start(arguments: tuple[str, ...]) -> NoReturn:
       3   data directory not usable
       14  election port not usable
     """
-    from server.logging_setup import choose_format, choose_level, configure_logging
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # before the server listens to it: end without a traceback
+    from server.logging_setup import choose_format, choose_level, configure_logging, unknown_choices
 
     form = choose_format(os.environ, is_terminal=sys.stdout is not None and sys.stdout.isatty())
     try:
@@ -90,7 +92,7 @@ def start(arguments: tuple[str, ...]) -> NoReturn:
         configure_logging(form, choose_level(os.environ, {}))
         refuse(error, is_logged=form != "console")
     configure_logging(form, choose_level(os.environ, loaded.properties), loaded.config.my_id)
-    log_notes(loaded)
+    log_notes(loaded, unknown_choices(os.environ))
     from server.run import serve_until_signalled
 
     sys.exit(serve_until_signalled(loaded))
@@ -127,10 +129,12 @@ def refuse(error: ConfigError, *, is_logged: bool) -> NoReturn:
     sys.exit(error.exit_code)
 
 
-def log_notes(loaded: "LoadedConfig") -> None:
+def log_notes(loaded: "LoadedConfig", warnings: Iterable[str]) -> None:
     import structlog
 
     log = structlog.get_logger()
+    for warning in warnings:
+        log.warning(warning)
     for note in loaded.notes:
         getattr(log, note.level)(note.message)
 

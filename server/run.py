@@ -1,13 +1,12 @@
 """Running a server as a process: sockets, signals, exit codes."""
 
 import errno
-import os
 import resource
 import select
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -19,7 +18,7 @@ from persistence.disk import RealDisk
 from persistence.errors import StorageError
 from persistence.offload import WorkerThread
 from quorum.errors import CannotListen as NoPeerPort
-from quorum.network import RealNetwork
+from quorum.network import RealNetwork, bind_remedy
 from quorum.server_lines import ClientAddress
 from server import VERSION
 from server.client_fronts import FrontLimits, PlainFront
@@ -30,6 +29,7 @@ from server.host_facts import RealHost
 from server.loading_progress import loading_progress
 from server.metrics import MetricsReader
 from server.replica import Replica
+from server.stack_dump import stacks
 from server.standalone import Standalone
 from server.standing import Standing
 from server.stream_front import StreamFront
@@ -48,6 +48,8 @@ REMEDY_FILES = (
     "No more files can be opened: what was acknowledged is safe; raise the limit (ulimit -n), start again"
 )
 _BACKLOG_DEFAULT = 50
+_SIGNALS_TO_STOP = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS_TO_SURVIVE = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class CannotListen(Exception):
@@ -56,6 +58,8 @@ class CannotListen(Exception):
 
 def serve_until_signalled(loaded: LoadedConfig) -> int:
     """Run a server until SIGTERM or SIGINT; returns the exit code of the process."""
+    for number in _SIGNALS_TO_SURVIVE:  # until there is somebody to hear them
+        signal.signal(number, signal.SIG_IGN)
     code = EXIT_OK
     try:
         trio.run(_serve, loaded, strict_exception_groups=True)
@@ -168,8 +172,9 @@ async def _serve_clients(
         serving.start_soon(server.take_snapshots)
         serving.start_soon(server.reap_containers)
         serving.start_soon(server.purge_old_files)
-        _announce(server, listener)
-        await _wait_for_signal()
+        with trio.open_signal_receiver(*_SIGNALS_TO_STOP, *_SIGNALS_TO_SURVIVE) as signals:
+            _announce(server, listener)
+            await _wait_for(signals)
         serving.cancel_scope.cancel()
     server.fronts.clear()
 
@@ -188,11 +193,19 @@ def _front(server: Replica) -> PlainFront | StreamFront:
     return kind(server.pipeline, limits, server.world.clock)
 
 
-async def _wait_for_signal() -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for number in signals:
-            log.info("stopping", signal=signal.Signals(number).name)
+async def _wait_for(signals: AsyncIterator[int]) -> None:
+    """Until SIGTERM or SIGINT. Others that would end a process are answered in the log: SIGQUIT with what all
+    tasks and threads are doing."""
+    async for number in signals:
+        name = signal.Signals(number).name
+        if number in _SIGNALS_TO_STOP:
+            log.info("stopping", signal=name)
             return
+        if number == signal.SIGQUIT:
+            for text in stacks():
+                log.warning(f"SIGQUIT: {text}")
+        else:
+            log.warning("signal_without_effect", signal=name, remedy="send SIGTERM to stop this server")
 
 
 def _announce(server: Replica, listener: socket.socket | None) -> None:
@@ -226,8 +239,8 @@ def _listen(config: ServerConfig) -> socket.socket | None:
         return _bound(host, port, _backlog(config))
     except OSError as failure:
         raise CannotListen(
-            f"cannot listen on {host or '*'}:{port} (clientPort): {os.strerror(failure.errno or 0)}. "
-            "Stop whatever uses the port, or set another clientPort."
+            f"cannot listen on {host or '*'}:{port} (clientPort): {failure.strerror or failure}. "
+            f"{bind_remedy(failure, port='clientPort', address='clientPortAddress')}."
         ) from failure
 
 

@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SOURCES := client jute persistence quorum server tests bench compat-tests scripts
+SOURCES := client jute persistence quorum server testing tests bench compat-tests scripts
 COMPILED := build/compiled
 
 .PHONY: help
@@ -97,6 +97,10 @@ compat-ensemble: setup ## three and five servers: elections, kills, restarts und
 .PHONY: compat-mixed
 compat-mixed: setup ## ensembles of this server and Apache's together, and migrating from one to the other
 	$(BIN)/python -m pytest compat-tests/test_mixed_ensembles.py compat-tests/test_migration.py -m '' $(ARGS)
+
+.PHONY: compat-scripts
+compat-scripts: setup ## zkServer.sh and the toolkits against Apache's; APACHE_ZOOKEEPER_HOME=... for its shell scripts
+	$(BIN)/python -m pytest compat-tests/test_scripts.py -m '' $(ARGS)
 
 .PHONY: bench
 bench: setup ## throughput and latency as ratios to Apache ZooKeeper on this machine; WORKLOAD='three*' for some

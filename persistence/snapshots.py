@@ -193,8 +193,8 @@ def newest_complete(disk: Disk, directory: Path, count: int) -> list[SnapshotFil
     return [snapshot for _, snapshot in zip(range(count), complete, strict=False)]
 
 
-def purge(disk: Disk, snap_dir: Path, log_dir: Path, retain_count: int) -> list[Path]:
-    """Keep the newest `retain_count` complete snapshots and every log they need; remove what is older.
+def purgeable(disk: Disk, snap_dir: Path, log_dir: Path, retain_count: int) -> list[Path]:
+    """What is superfluous if the newest `retain_count` complete snapshots and every log they need are kept.
 
     The newest log that starts at or before the oldest kept snapshot stays: it may hold what comes after it.
     Oldest first, snapshots before logs, so that an interrupted purge leaves nothing without its log.
@@ -209,7 +209,12 @@ def purge(disk: Disk, snap_dir: Path, log_dir: Path, retain_count: int) -> list[
     needed = logs_holding(logs, oldest)
     snapshots = reversed(list_snapshots(disk, snap_dir))
     removable = [snapshot.path for snapshot in snapshots if snapshot.zxid < oldest]
-    removable += [file.path for file in logs if file not in needed]
+    return removable + [file.path for file in logs if file not in needed]
+
+
+def purge(disk: Disk, snap_dir: Path, log_dir: Path, retain_count: int) -> list[Path]:
+    """Keep the newest `retain_count` complete snapshots and every log they need; remove what is older."""
+    removable = purgeable(disk, snap_dir, log_dir, retain_count)
     for path in removable:
         log.info("purged", file=str(path))
         disk.unlink(path)

@@ -128,6 +128,7 @@ class Elector:
             reconfig_enabled=self._settings.reconfig_enabled,
         )
         started_at = trio.current_time()
+        log.info(f"New election. My id = {self._my_id}, proposed zxid=0x{my_zxid:x}")
         log.info("election_started", round=self._round, zxid=hex(my_zxid), epoch=my_peer_epoch)
         try:
             self._carry_out(election.start(started_at))

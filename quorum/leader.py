@@ -299,6 +299,10 @@ class Leader:
         self._serving.set()
         self._served_since = trio.current_time()
         log.info(
+            f"Have quorum of supporters, sids: [{sorted(self._synced)}]; "
+            f"starting up and setting last processed zxid: 0x{self._replica.last_zxid:x}"
+        )
+        log.info(
             "leading",
             epoch=epoch,
             zxid=format_zxid(self._replica.last_zxid),

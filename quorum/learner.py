@@ -139,13 +139,24 @@ class Learning:
     async def learn(self, leader: Member, masters: Sequence[Member] = ()) -> str:
         """An observer tries `masters` first, followers that may serve it in the leader's place."""
         self._leader_id = leader.server_id
+        for pause_s in _DIAL_PAUSES_S:
+            reason = await self._learn_once(leader, masters)
+            # A leader that does not listen yet refuses connections, and dialling is patient with that. Behind
+            # a proxy, a container's published port for one, it accepts and hangs up instead.
+            if self._link is None or not self._link.was_closed_unanswered:
+                return reason
+            await trio.sleep(pause_s)
+        return await self._learn_once(leader, masters)
+
+    async def _learn_once(self, leader: Member, masters: Sequence[Member]) -> str:
+        self._link = None
         try:
             stream = await self._dial_master(masters) or await self._dial(leader)
         except PeerError as failure:
             return str(failure)
-        self._link = LearnerLink(stream, data_bytes_max=self._settings.data_bytes_max)
+        self._link = link = LearnerLink(stream, data_bytes_max=self._settings.data_bytes_max)
         try:
-            return await self._link.carry_on(partial(self._learn, self._link))
+            return await link.carry_on(partial(self._learn, link))
         finally:
             self._replica.on_logged(_nobody)
 

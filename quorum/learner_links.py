@@ -49,6 +49,8 @@ class LearnerLink:
         self._scope = trio.CancelScope()  # of `carry_on`
         self._abort_reason = ""
         self.server_id: int | None = None  # of the other side, once it has said so
+        self._has_received = False
+        self.was_closed_unanswered = False  # by the other side, before a single byte came
 
     # -- receiving
 
@@ -103,9 +105,12 @@ class LearnerLink:
         try:
             data = bytes(await self.stream.receive_some(_RECEIVE_BYTES))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
+            self.was_closed_unanswered = not self._has_received
             raise PeerError("the connection broke") from failure
         if not data:
+            self.was_closed_unanswered = not self._has_received
             raise PeerError("the other side closed the connection")
+        self._has_received = True
         return data
 
     # -- sending
@@ -145,6 +150,7 @@ class LearnerLink:
         try:
             await self.stream.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
+            self.was_closed_unanswered = not self._has_received
             raise PeerError("the connection broke") from failure
 
     async def send_queued(self) -> None:

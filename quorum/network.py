@@ -51,9 +51,12 @@ class RealNetwork:
     """TCP. Trio's streams send without delay (TCP_NODELAY), as all of these protocols want."""
 
     keeps_alive: bool = False  # tcpKeepAlive, which Apache heeds on the election port alone
+    shares_ports: bool = False  # with a socket of this user's that reserves them (SO_REUSEPORT)
 
     async def listen(self, host: str | None, port: int) -> Sequence[trio.abc.Listener[trio.abc.Stream]]:
         try:
+            if self.shares_ports:
+                return [await _listen_sharing(host, port)]
             listeners = await trio.open_tcp_listeners(port, host=host)
         except UnicodeError as failure:
             raise _no_host_name(host, failure) from None
@@ -85,6 +88,18 @@ class RealNetwork:
 
     def _keep_alive(self, sock: trio.socket.SocketType) -> None:
         sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, self.keeps_alive)
+
+
+async def _listen_sharing(host: str | None, port: int) -> trio.SocketListener:
+    sock = trio.socket.socket()
+    try:
+        sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_REUSEPORT, True)
+        await sock.bind((host or "", port))
+        sock.listen()
+    except BaseException:
+        sock.close()
+        raise
+    return trio.SocketListener(sock)
 
 
 async def listen_at(

@@ -68,6 +68,7 @@ class Peer:
         self._stats = stats or PeerStats()
         self._unavailable_since = 0.0
         self._is_available = False
+        self._election_ms = 0
         self._roles_in_vain = 0  # in a row
         self._needs_snapshot = False
         self.leader: Leader | None = None
@@ -114,6 +115,7 @@ class Peer:
         """Find a leader; meanwhile, if that is allowed, serve clients that only want to read."""
         self._stats.looks += 1
         started_at = trio.current_time()
+        log.info("LOOKING")
         while True:
             await self._make_durable()
             async with trio.open_nursery() as nursery:
@@ -123,8 +125,9 @@ class Peer:
                 nursery.cancel_scope.cancel()
             await self._replica.retire()
             if not isinstance(outcome, ConfigAdopted):
+                self._election_ms = ms_since(started_at)
                 if self._membership.role is not Role.OBSERVER:
-                    self._stats.election_times.add(ms_since(started_at))
+                    self._stats.election_times.add(self._election_ms)
                 return outcome
             self._membership.activate(outcome.ensemble)
 
@@ -189,6 +192,10 @@ class Peer:
         if self.leader is not None:
             self._stats.leader_unavailable_times.add(took_ms)
         self._is_available = True
+        role = self._elector.state.name
+        if role != ServerState.OBSERVING.name:
+            log.info(f"{role} - LEADER ELECTION TOOK - {self._election_ms} MS")
+        log.info(f"Peer state changed: {role.lower()} - broadcast")
 
     def _next_leader(self) -> int | None:
         if self.leader is not None:

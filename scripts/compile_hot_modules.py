@@ -89,7 +89,8 @@ def compile_hot_modules() -> Path:
 
 def digest_of_sources() -> str:
     digest = hashlib.sha256(f"{sys.version} {sysconfig.get_platform()}".encode())
-    sources = [Path(__file__), *(path for package in PACKAGES for path in (CHECKOUT / package).rglob("*.py"))]
+    files = (path for package in PACKAGES for path in (CHECKOUT / package).rglob("*.*"))
+    sources = [Path(__file__), *(path for path in files if path.suffix in (".py", ".sh"))]
     for path in sorted(sources):
         digest.update(str(path.relative_to(CHECKOUT)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

@@ -19,6 +19,7 @@ from server.config_error import INVALID_ARGUMENTS, ConfigError
 
 if TYPE_CHECKING:
     from server.config import LoadedConfig
+    from server.run import Companion
 
 USAGE = "Usage: triokeeper start [configfile | port datadir [ticktime] [maxcnxns]]"
 INSTALL_SNAPPY = "install it with: pip install 'triokeeper[snappy]'"
@@ -26,7 +27,12 @@ EXIT_UNSOUND_FILE = 1
 
 
 # Commands that live beside what they run, by module and name: imported when asked for.
-COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {}
+COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {
+    "change-tree-for-tests": ("server.test_control", "change_tree_for_tests"),
+    "entrypoint": ("server.container.command", "entrypoint"),
+    "scripts": ("server.tools.scripts_command", "scripts"),
+    "serve-for-tests": ("server.test_control", "serve_for_tests"),
+}
 
 
 class Commands(click.Group):
@@ -82,9 +88,19 @@ def start(arguments: tuple[str, ...]) -> NoReturn:
       3   data directory not usable
       14  election port not usable
     """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # before the server listens to it: end without a traceback
+    sys.exit(start_server(arguments))
+
+
+def start_server(
+    arguments: tuple[str, ...], *, beside: "Companion | None" = None, shares_ports: bool = False
+) -> int:
+    """Run the server that the arguments of `start` name, to its end; returns the process's exit code."""
+    from server.container.process_one import end_on_signals, take_note_of_orphans
     from server.logging_setup import choose_format, choose_level, configure_logging, unknown_choices
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the server listens to it: no traceback
+    end_on_signals()
+    take_note_of_orphans()
     form = choose_format(os.environ, is_terminal=sys.stdout is not None and sys.stdout.isatty())
     try:
         loaded = load(arguments)
@@ -95,7 +111,7 @@ def start(arguments: tuple[str, ...]) -> NoReturn:
     log_notes(loaded, unknown_choices(os.environ))
     from server.run import serve_until_signalled
 
-    sys.exit(serve_until_signalled(loaded))
+    return serve_until_signalled(loaded, beside=beside, shares_ports=shares_ports)
 
 
 def load(arguments: tuple[str, ...]) -> "LoadedConfig":

@@ -22,6 +22,7 @@ from server.config_notes import (
     METRICS_PREFIX,
     SETTINGS,
     check_jvm_native,
+    notes_on_disk_use,
     notes_on_flags,
     notes_on_keys,
     notes_on_unserved,
@@ -101,6 +102,7 @@ def _load(sources: Sources, raw_text: str) -> LoadedConfig:
         *notes_on_keys(sources.values),
         *notes_on_flags(flags.properties, flags.jvm_only, flags.unread),
         *notes_on_unserved(config, sources.entries, fields),
+        *(notes_on_disk_use(config) if sources.file is not None else ()),
     ]
     return LoadedConfig(
         config=config,

@@ -217,6 +217,17 @@ def _without_port(prefix: str, settings: Mapping[str, str], switch: str) -> Note
     )
 
 
+def notes_on_disk_use(config: ServerConfig) -> list[Note]:
+    """A warning where nothing ever removes old files, which is the original's default."""
+    if config.autopurge_interval_hours > 0:
+        return []
+    message = (
+        "autopurge.purgeInterval=0: old snapshots and logs are never removed and fill the disk in the end; "
+        "set it to 24 (hours), or run zkCleanup.sh"
+    )
+    return [Note("warning", message)]
+
+
 def check_jvm_native(values: Mapping[str, str]) -> None:
     """The keys of a JVM's pause monitor are checked as strictly as the original does."""
     for key, read in JVM_NATIVE_KEYS.items():

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from jute.client_records import Acl
-from jute.opcodes import Perms
+from jute.opcodes import OpCode, Perms
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LETTERS = (
@@ -15,6 +15,12 @@ LETTERS = (
     (Perms.WRITE, "w"),
     (Perms.ADMIN, "a"),
 )
+
+
+def name_of(type_: int) -> str:
+    """`create` for CREATE, `setData` for SET_DATA: ZooKeeper's spelling."""
+    first, *others = OpCode(type_).name.lower().split("_")
+    return first + "".join(word.upper() if word in ("acl", "ttl") else word.capitalize() for word in others)
 
 
 def utc_time(time_ms: int) -> str:

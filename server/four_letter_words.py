@@ -72,7 +72,7 @@ class FourLetterWords:
             return f"{word} is not executed because it is not in the whitelist.\n"
         if asked == "stmk":
             return ""
-        log.info(f"Processing {word} command from {address_text(connection)}")
+        log.debug(f"Processing {word} command from {address_text(connection)}")
         question = Question(connection, bytes.fromhex(argument), self.standing())
         if not question.standing.is_serving and word in _SILENT_WHILE_NOT_SERVING:
             return NOT_SERVING if word == "hash" else f"{NOT_SERVING}\n"

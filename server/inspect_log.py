@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import attrs
 
-from jute.opcodes import OpCode
 from jute.record import DecodeError
 from jute.txn_records import MultiTxn, TxnHeader, TxnRecord, decode_txn, decode_txn_record
 from jute.zxid import format_zxid
@@ -19,7 +18,7 @@ from persistence.errors import CorruptLog
 from persistence.file_names import LogFile
 from persistence.log_format import PAYLOAD_BYTES_MAX, End, EntryScanner, zxid_of
 from persistence.log_reader import scan
-from server.dump_values import json_data, shown_acl, shown_data, utc_time
+from server.dump_values import json_data, name_of, shown_acl, shown_data, utc_time
 
 HEADER = "ZooKeeper Transactional Log File with dbid 0 txnlog format version 2"
 PROBLEMS = {
@@ -79,12 +78,6 @@ def _fields(record: TxnRecord | None) -> Iterable[tuple[str, Any]]:
 
 def _part(type_: int, data: bytes | None) -> TxnRecord:
     return decode_txn_record(type_, data or b"", PAYLOAD_BYTES_MAX)
-
-
-def name_of(type_: int) -> str:
-    """`create` for CREATE, `setData` for SET_DATA: ZooKeeper's spelling."""
-    first, *others = OpCode(type_).name.lower().split("_")
-    return first + "".join(word.upper() if word == "acl" else word.capitalize() for word in others)
 
 
 def _shown(name: str, value: Any) -> str:

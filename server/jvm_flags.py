@@ -6,6 +6,7 @@ this order, their own -D settings, $SERVER_JVMFLAGS and $JVMFLAGS; of two settin
 wins.
 
 No shell is run: of those files only assignments are read, and any other line is reported instead of obeyed.
+Where one of our own scripts has sourced them already (`server/tools/bin`), they are not read again.
 """
 
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 import attrs
 
 ENVIRONMENT_FILES = ("zookeeper-env.sh", "java.env")
+SOURCED_ALREADY = "TRIOKEEPER_ENV_SOURCED"
 
 _WORD_PART = re.compile(
     r"""'(?P<literal>[^']*)'                        # single quotes: taken as it is
@@ -52,6 +54,8 @@ def read_jvm_flags(environ: Mapping[str, str], conf_dir: Path | None) -> JvmFlag
     """The flags that starting a server by script, in this environment and conf directory, would give."""
     variables = dict(environ)
     unread: list[str] = []
+    if SOURCED_ALREADY in environ:
+        conf_dir = None
     for file in [conf_dir / name for name in ENVIRONMENT_FILES] if conf_dir is not None else []:
         try:
             text = file.read_text(encoding="utf-8", errors="surrogateescape")

@@ -12,7 +12,7 @@ from typing import Protocol
 from jute.errors import MarshallingError, SessionExpired, ZkError
 from jute.opcodes import OpCode
 from server.client_protocol import CLOSED, ClientConnection
-from server.client_sessions import Sessions
+from server.client_sessions import Session, Sessions
 from server.pipeline import OUTSTANDING_BYTES_MAX, Pipeline, ServerState
 from server.prepare_txn import Preparer
 from server.standing import STANDALONE
@@ -186,8 +186,20 @@ class OrderingPipeline(Pipeline):
     def expire_sessions(self) -> None:
         super().expire_sessions()
         for session in self.sessions.expire(self.now_ms):
-            self.report_expiry(session)
-            self._order(self.preparer.close_session(session.id, 0, self.wall_ms), None, 0, CLOSE_SESSION, 0)
+            self._expire(session)
+
+    def expire_session(self, session_id: int) -> bool:
+        """End one session before its time, as an expiry does; was there such a one?"""
+        session = self.sessions.by_id.get(session_id)
+        if session is None or session.is_closing:
+            return False
+        session.is_closing = True
+        self._expire(session)
+        return True
+
+    def _expire(self, session: Session) -> None:
+        self.report_expiry(session)
+        self._order(self.preparer.close_session(session.id, 0, self.wall_ms), None, 0, CLOSE_SESSION, 0)
 
     def expired_containers(self, never_used_ms_max: int) -> Iterator[bytes]:
         """Container and TTL nodes whose time has come."""

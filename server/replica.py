@@ -154,7 +154,12 @@ class Replica:
         self._last_logged = None
         self._write_config_node()
         stats = self.state.stats
-        stats.load_times.add(self.world.clock.now_ms() - started_ms)
+        took_ms = self.world.clock.now_ms() - started_ms
+        log.info(
+            f"Snapshot loaded in {took_ms} ms, highest zxid is 0x{self.tree.last_zxid:x}, "
+            f"digest is {self.tree.digest}"
+        )
+        stats.load_times.add(took_ms)
         stats.txns_replayed.add(self.recovered.txns_replayed)
         stats.digest_mismatches = self.stored.digest_mismatches
 
@@ -390,6 +395,7 @@ class Replica:
         if not self.config.leader_serves:
             self._refuse_clients()
         pipeline.close_ownerless()
+        log.info(ordering_sentence(self.server_id, self.config))
         return LeaderSeat(self, pipeline)
 
     def learn(self, upstream: Upstream, *, is_observer: bool) -> LearnerSeat:
@@ -589,6 +595,12 @@ def _until_purged(payloads: Iterator[bytes]) -> Iterator[bytes]:
         yield from payloads
     except FileNotFoundError:
         return
+
+
+def ordering_sentence(server_id: int, config: ServerConfig) -> str:
+    """What the original says once it orders writes."""
+    reconfig = str(config.reconfig_enabled).lower()
+    return f"PrepRequestProcessor (sid:{server_id}) started, reconfigEnabled={reconfig}"
 
 
 def ignore_logged(count: int) -> None:

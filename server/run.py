@@ -19,7 +19,7 @@ from persistence.errors import StorageError
 from persistence.offload import WorkerThread
 from quorum.errors import CannotListen as NoPeerPort
 from quorum.network import RealNetwork, bind_remedy
-from quorum.server_lines import ClientAddress
+from quorum.server_lines import ALL_INTERFACES, ClientAddress, bracketed
 from server import VERSION
 from server.client_fronts import FrontLimits, PlainFront
 from server.clock import SystemClock
@@ -28,7 +28,7 @@ from server.four_letter_words import FourLetterWords
 from server.host_facts import RealHost
 from server.loading_progress import loading_progress
 from server.metrics import MetricsReader
-from server.replica import Replica
+from server.replica import Replica, ordering_sentence
 from server.stack_dump import stacks
 from server.standalone import Standalone
 from server.standing import Standing
@@ -56,13 +56,18 @@ class CannotListen(Exception):
     """The client port is taken, or is not ours to take."""
 
 
-def serve_until_signalled(loaded: LoadedConfig) -> int:
+Companion = Callable[[Replica, int], Awaitable[None]]  # runs beside a server, and knows its client port
+
+
+def serve_until_signalled(
+    loaded: LoadedConfig, *, beside: Companion | None = None, shares_ports: bool = False
+) -> int:
     """Run a server until SIGTERM or SIGINT; returns the exit code of the process."""
     for number in _SIGNALS_TO_SURVIVE:  # until there is somebody to hear them
         signal.signal(number, signal.SIG_IGN)
     code = EXIT_OK
     try:
-        trio.run(_serve, loaded, strict_exception_groups=True)
+        trio.run(_serve, loaded, beside, shares_ports, strict_exception_groups=True)
     except* StorageError as failures:
         code = _stopped(EXIT_DATA_DIR, "Unable to access datadir, exiting abnormally", failures)
     except* CannotListen as failures:
@@ -96,10 +101,11 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     return found
 
 
-async def _serve(loaded: LoadedConfig) -> None:
+async def _serve(loaded: LoadedConfig, beside: Companion | None, shares_ports: bool) -> None:
     config = loaded.config
     _raise_open_files_limit()
     listener = _listen(config)
+    log.info(f"Starting quorum peer, myid={config.my_id}" if config.is_distributed else "Starting server")
     async with WorkerThread("log") as log_offload, WorkerThread("snapshot") as snapshot_offload:
         world = World(
             disk=RealDisk(),
@@ -114,21 +120,22 @@ async def _serve(loaded: LoadedConfig) -> None:
             member = EnsembleMember.open(
                 config,
                 world,
-                RealNetwork(config.tcp_keepalive),
+                RealNetwork(config.tcp_keepalive, shares_ports),
                 config_path=loaded.path,
                 progress=loading_progress(),
             )
             member.on_client_address = partial(_move_clients, member.replica)
-            await _run(member.replica, listener, member.standing, member.run)
+            await _run(member.replica, listener, member.standing, beside, member.run)
         else:
             server = Standalone.start(config, world, loading_progress())
-            await _run(server, listener, Standing)
+            await _run(server, listener, Standing, beside)
 
 
 async def _run(
     server: Replica,
     listener: socket.socket | None,
     standing: Callable[[], Standing],
+    beside: Companion | None,
     take_part: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """The server's tasks; the nesting is the shutdown order."""
@@ -136,7 +143,7 @@ async def _run(
     async with trio.open_nursery() as storage:
         storage.start_soon(server.write_log)
         try:
-            await _serve_clients(server, listener, take_part)
+            await _serve_clients(server, listener, beside, take_part)
         finally:
             server.writer.finish()
 
@@ -158,7 +165,10 @@ def four_letter_words_of(server: Replica, standing: Callable[[], Standing]) -> F
 
 
 async def _serve_clients(
-    server: Replica, listener: socket.socket | None, take_part: Callable[[], Awaitable[None]] | None
+    server: Replica,
+    listener: socket.socket | None,
+    beside: Companion | None,
+    take_part: Callable[[], Awaitable[None]] | None,
 ) -> None:
     """Everything that ends when the process is told to stop."""
     async with trio.open_nursery() as serving:
@@ -173,7 +183,9 @@ async def _serve_clients(
         serving.start_soon(server.reap_containers)
         serving.start_soon(server.purge_old_files)
         with trio.open_signal_receiver(*_SIGNALS_TO_STOP, *_SIGNALS_TO_SURVIVE) as signals:
-            _announce(server, listener)
+            _announce(server, listener)  # whoever hears of it may stop it at once
+            if beside is not None and listener is not None:
+                serving.start_soon(beside, server, listener.getsockname()[1])
             await _wait_for(signals)
         serving.cancel_scope.cancel()
     server.fronts.clear()
@@ -209,13 +221,31 @@ async def _wait_for(signals: AsyncIterator[int]) -> None:
 
 
 def _announce(server: Replica, listener: socket.socket | None) -> None:
+    """Say that clients are served, in the sentences that people's tests wait for; a leader has more later."""
     config = server.config
     where = "no client port" if listener is None else _address_text(listener)
-    log.info(f"PrepRequestProcessor (sid:0) started, reconfigEnabled={str(config.reconfig_enabled).lower()}")
+    log.info(
+        f"Created server with tickTime {config.tick_ms} ms minSessionTimeout {config.session_ms_min} ms "
+        f"maxSessionTimeout {config.session_ms_max} ms "
+        f"clientPortListenBacklog {config.client_port_listen_backlog} "
+        f"dataLogdir {server.dirs.log_dir} snapdir {server.dirs.snap_dir}"
+    )
+    if listener is not None:
+        log.info(f"binding to port {_java_address(config.client_port_address, listener)}")
+    if not config.is_distributed:
+        log.info(ordering_sentence(0, config))
     log.info(
         f"Triokeeper {VERSION} serving on {where}, mode {_mode(config)}, data in {config.data_dir}, "
         f"zxid 0x{server.pipeline.tree.last_zxid:x}"
     )
+
+
+def _java_address(host: str | None, listener: socket.socket) -> str:
+    """An address as Java shows it: name/number:port, the name missing where a number was given."""
+    number, port = listener.getsockname()[:2]
+    if host is None:
+        return f"{ALL_INTERFACES}/{ALL_INTERFACES}:{port}"
+    return f"{'' if host == number else host}/{bracketed(number)}:{port}"
 
 
 def _mode(config: ServerConfig) -> str:
@@ -234,7 +264,6 @@ def _listen(config: ServerConfig) -> socket.socket | None:
         log.info("clientPort is not set")
         return None
     host, port = config.client_port_address, config.client_port
-    log.info(f"binding to port {host or '0.0.0.0/0.0.0.0'}:{port}")
     try:
         return _bound(host, port, _backlog(config))
     except OSError as failure:

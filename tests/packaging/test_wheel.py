@@ -135,6 +135,22 @@ def test_the_installed_server_serves(installation: Installation, tmp_path: Path)
     assert process.returncode in (0, 143)
 
 
+def test_the_installed_scripts_run(installation: Installation, tmp_path: Path) -> None:
+    """Shell files travel in the wheel, and the scripts run the command that installed them."""
+    installation.run("triokeeper", "scripts", "install", str(tmp_path / "bin"))
+
+    done = subprocess.run(
+        [tmp_path / "bin" / "zkServer.sh", "version"],
+        cwd=installation.project,
+        env=installation.environ,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.stdout.startswith("Apache ZooKeeper, version 3.9.5 ")
+    assert done.returncode == 0
+
+
 def serving_port(process: subprocess.Popen[str]) -> int:
     assert process.stdout is not None
     lines = []

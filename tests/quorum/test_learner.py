@@ -647,3 +647,32 @@ async def test_what_is_no_transaction_is_not_logged(
     assert machine.names() == names_of([E1 + 1])
     await machine.crash()
     assert machine.names_on_disk() == names_of([E1 + 1])
+
+
+async def test_a_leader_behind_a_proxy_may_hang_up_until_it_listens(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """A proxy accepts before it knows whether there is anybody behind it. That is no reason for an election:
+    the learner tries again, as it does where connections are refused, and no more often."""
+    learner = LearnerUnderTest(nursery)
+    learner.prepared()
+    [listener] = await learner.network.listen("127.0.0.1", 42882)
+    nursery.start_soon(learner._learn)
+    for _ in range(8):
+        await (await listener.accept()).aclose()
+        await wait_all_tasks_blocked()
+        await pass_time(mock_clock, 0.1)
+        assert learner.ended is None
+    leader = ScriptedPeer(await listener.accept())
+    nursery.start_soon(leader.listen)
+    await wait_all_tasks_blocked()
+    assert leader.heard_packets()[0].startswith("FOLLOWERINFO")
+    await leader.hang_up()
+    assert learner.ended == "the other side closed the connection"
+
+
+async def test_a_leader_that_hangs_up_after_its_first_word_is_left_at_once(nursery: trio.Nursery) -> None:
+    learner = LearnerUnderTest(nursery)
+    leader = await learner.follows()
+    await leader.hang_up()
+    assert learner.ended == "the other side closed the connection"

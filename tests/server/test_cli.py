@@ -44,7 +44,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[LoadedConfig]:
     """The configurations with which a server was started; none of them really runs."""
     configurations: list[LoadedConfig] = []
 
-    def serve(loaded: LoadedConfig) -> int:
+    def serve(loaded: LoadedConfig, **_: object) -> int:
         configurations.append(loaded)
         return 7
 

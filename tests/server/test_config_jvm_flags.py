@@ -77,3 +77,12 @@ def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "java.env").mkdir()
 
     assert read_jvm_flags({}, tmp_path).unread == (f"{tmp_path}/java.env: Is a directory",)
+
+
+def test_files_that_a_script_has_sourced_are_not_read_again(tmp_path: Path) -> None:
+    (tmp_path / "java.env").write_text('JVMFLAGS="$JVMFLAGS -Da=2"\n')
+
+    flags = read_jvm_flags({"JVMFLAGS": "-Da=1", "TRIOKEEPER_ENV_SOURCED": "yes"}, tmp_path)
+
+    assert flags.properties == {"a": "1"}
+    assert flags.unread == ()

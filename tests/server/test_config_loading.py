@@ -367,7 +367,7 @@ def test_a_client_port_nobody_can_be_given_is_warned_of(tmp_path: Path) -> None:
     loaded = load_config(write_zoo_cfg(tmp_path, ONE_SERVER), {})
 
     assert loaded.config.client_port is None
-    (warning,) = messages(loaded, "warning")
+    warning, *_ = messages(loaded, "warning")
     assert warning.startswith("No client port is opened")
 
 
@@ -406,7 +406,20 @@ def test_two_servers_at_one_address_are_warned_of(tmp_path: Path) -> None:
 
     warnings = messages(load_config(file, {}), "warning")
 
-    assert warnings == ["server.2 and server.3 are both at b:3888; one of them is wrong"]
+    assert [warning for warning in warnings if "autopurge" not in warning] == [
+        "server.2 and server.3 are both at b:3888; one of them is wrong"
+    ]
+
+
+def test_old_files_that_nothing_removes_are_warned_of(tmp_path: Path) -> None:
+    """The default is the original's, and the disk fills: whoever runs it should know."""
+    off = load_text(tmp_path, "autopurge.purgeInterval=0")
+    on = load_text(tmp_path, "autopurge.purgeInterval=24")
+
+    assert [message.partition(":")[0] for message in messages(off, "warning")] == [
+        "autopurge.purgeInterval=0"
+    ]
+    assert messages(on, "warning") == []
 
 
 def test_the_client_port_of_zoo_cfg_fills_an_own_line_without_one(tmp_path: Path) -> None:

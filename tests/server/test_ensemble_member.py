@@ -289,6 +289,26 @@ async def test_every_transition_is_one_line(autojump_clock: MockClock) -> None:
         assert len([line for line in lines if line["event"] == "election_dial_failed"]) <= 2
 
 
+async def test_roles_are_announced_in_the_words_of_the_original(autojump_clock: MockClock) -> None:
+    """Scripts and people search logs for them; a leader says that it orders writes once it serves."""
+    with capture_logs() as lines:
+        async with ensemble(1, 2, 3) as members:
+            leader = leader_of(members)
+    said = [line["event"] for line in lines]
+    assert said.count("LOOKING") == 3
+    assert f"New election. My id = {leader}, proposed zxid=0x0" in said
+    [led] = [text for text in said if text.startswith("LEADING - LEADER ELECTION TOOK - ")]
+    assert led.endswith(" MS")
+    assert sum(text.startswith("FOLLOWING - LEADER ELECTION TOOK - ") for text in said) == 2
+    assert said.count("Peer state changed: leading - broadcast") == 1
+    assert said.count("Peer state changed: following - broadcast") == 2
+    [quorum] = [text for text in said if text.startswith("Have quorum of supporters, sids: [[")]
+    assert quorum.endswith("; starting up and setting last processed zxid: 0x100000000")
+    [ordering] = [text for text in said if text.startswith("PrepRequestProcessor")]
+    assert ordering == f"PrepRequestProcessor (sid:{leader}) started, reconfigEnabled=false"
+    assert sum(text.startswith("Snapshot loaded in ") for text in said) >= 3
+
+
 def test_how_long_writes_take_through_an_ensemble_is_counted_on_every_server() -> None:
     """At the leader until a quorum has them, at learners until they hear of that."""
     ensemble = ToyEnsemble()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from structlog.testing import capture_logs
 
 from jute.client_records import (
     Acl,
@@ -430,3 +431,13 @@ def test_telegraf_takes_every_line_of_mntr() -> None:
     assert [line for line in lines if not telegraf.match(line)] == []
     assert "zk_plain_quota_exceeded_error_per_namespace\t1" in lines
     assert "zk__dash_quota_exceeded_error_per_namespace\t1" in lines
+
+
+def test_a_probe_leaves_no_trace_in_the_usual_log() -> None:
+    """Health checks come every few seconds, for ever."""
+    asked = make_server(frozenset({"ruok", "srvr"}))
+    asked.ask(b"srvr")
+    with capture_logs() as lines:
+        asked.ask(b"ruok")
+
+    assert [line["log_level"] for line in lines] == ["debug"]

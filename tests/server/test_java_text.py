@@ -4,7 +4,14 @@ from datetime import UTC, timedelta, timezone
 
 import pytest
 
-from server.java_text import java_date, java_double, java_hex
+from server.java_text import (
+    java_date,
+    java_double,
+    java_hex,
+    java_medium_date,
+    java_short_date,
+    parse_java_int,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,3 +45,26 @@ def test_a_date_is_shown_to_the_second_with_its_zone() -> None:
     wall_ms = 1_794_784_901_999
     assert java_date(wall_ms, UTC) == "Sun Nov 15 23:21:41 UTC 2026"
     assert java_date(wall_ms, timezone(timedelta(hours=1), "CET")) == "Mon Nov 16 00:21:41 CET 2026"
+
+
+@pytest.mark.parametrize(
+    ("wall_ms", "short", "medium"),
+    [
+        (1_794_784_808_000, "11/15/26, 11:20:08 PM UTC", "Nov 15, 2026, 11:20:08 PM"),
+        (0, "1/1/70, 12:00:00 AM UTC", "Jan 1, 1970, 12:00:00 AM"),
+        (43_200_000, "1/1/70, 12:00:00 PM UTC", "Jan 1, 1970, 12:00:00 PM"),
+        (946_684_800_000 + 3_661_000, "1/1/00, 1:01:01 AM UTC", "Jan 1, 2000, 1:01:01 AM"),
+    ],
+)
+def test_dates_as_the_toolkits_show_them(wall_ms: int, short: str, medium: str) -> None:
+    assert java_short_date(wall_ms, UTC) == short
+    assert java_medium_date(wall_ms, UTC) == medium
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0", 0), ("-3", -3), ("+3", 3), ("2147483647", 2**31 - 1), ("2147483648", None)]
+    + [(text, None) for text in ("", " 3", "3 ", "1_0", "0x1", "x", "-2147483649")],
+)
+def test_an_int_is_digits_that_fit_into_32_bits(text: str, number: int | None) -> None:
+    assert parse_java_int(text) == number

@@ -19,8 +19,9 @@ def write_zoo_cfg(directory: Path, text: str, *, my_id: str | None = None) -> Pa
 
 
 def load_text(directory: Path, text: str, environ: Mapping[str, str] | None = None) -> LoadedConfig:
-    """Load settings added to the least that a server needs."""
-    file = write_zoo_cfg(directory, f"dataDir=DIR/data\nclientPort=2181\n{text}\n")
+    """Load settings added to the least that a server needs in order to start without a warning."""
+    least = "dataDir=DIR/data\nclientPort=2181\nautopurge.purgeInterval=1"
+    file = write_zoo_cfg(directory, f"{least}\n{text}\n")
     return load_config(file, environ or {})
 
 

@@ -1,0 +1,225 @@
+"""What `triokeeper entrypoint` does: the environment of a container becomes files and a server.
+
+It runs once and then becomes the command it was given. As root, it lets the server's user have the data
+directories and becomes that user, if the command is a server.
+"""
+
+import os
+import pwd
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+import attrs
+
+from server.container.commands import Command, understand
+from server.container.plan import Plan, WriteFile, draft_for, settle
+from server.container.process_one import end_on_signals, hold_signals_back
+from server.container.variables import EXIT_DATA_DIR, Refused, read_variables
+
+SERVER_USER = "zookeeper"
+SERVER_UID = 1000
+EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 126, 127
+
+
+def main(words: Sequence[str]) -> NoReturn:
+    """Configure a server from the environment, then become the command in `words`."""
+    if list(words) == ["--help"]:
+        from server.container.command import entrypoint
+
+        entrypoint.main(["--help"], prog_name="triokeeper entrypoint")
+    end_on_signals()
+    command = understand(words)
+    machine = Machine()
+    try:
+        plan = prepare(command, os.environ, machine)
+    except Refused as refusal:
+        _complain(f"Invalid environment, exiting abnormally\n{refusal}")
+        sys.exit(refusal.exit_code)
+    say(plan)
+    become(plan, machine)
+
+
+def _complain(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+@attrs.define
+class Machine:
+    """The facts that a plan needs; `root` is put before every path, for tests."""
+
+    root: str = ""
+    hostname: str = attrs.field(factory=lambda: os.uname().nodename)
+
+    @property
+    def uid(self) -> int:
+        return os.geteuid()
+
+    def real(self, path: str) -> Path:
+        return Path(f"{self.root}{path}" if path.startswith("/") else path)
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            return self.real(path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+
+    def can_write(self, directory: str) -> bool:
+        return os.path.isdir(self.real(directory)) and os.access(self.real(directory), os.W_OK | os.X_OK)
+
+    def owner(self, path: str) -> int | None:
+        try:
+            return os.stat(self.real(path)).st_uid
+        except OSError:
+            return None
+
+
+def prepare(command: Command, environ: Mapping[str, str], machine: Machine) -> Plan:
+    """Find out what to do and do it, up to running the command."""
+    variables = read_variables(environ, lambda path: machine.real(path).read_text())
+    draft = draft_for(command, variables)
+    if command.is_server:
+        directories = [machine.real(directory) for directory in draft.directories]
+        _make(directories)
+        if os.geteuid() == 0:
+            become_user(directories)
+        elif os.getegid() == 0:
+            os.umask(
+                0o002
+            )  # a user by number alone: the next one, of the same group, may have another number
+    plan = settle(command, draft, variables, machine)
+    for file in plan.files:
+        _write(file, machine, is_server=command.is_server)
+    if plan.link is not None:
+        _link(*(machine.real(path) for path in plan.link))
+    return plan
+
+
+def _make(directories: Iterable[Path]) -> None:
+    for directory in directories:
+        with suppress(OSError):  # the server says which one it misses
+            directory.mkdir(parents=True, exist_ok=True)
+
+
+def become_user(directories: Iterable[Path]) -> None:
+    """Hand the directories to the server's user, as far as the system lets us, and become that user."""
+    name, uid, gid, home = _server_user()
+    for path in _everything_in(directories):
+        with suppress(
+            OSError
+        ):  # a read-only or remote file system; what matters is whether it can be written
+            if os.lstat(path).st_uid != uid:
+                os.chown(path, uid, gid, follow_symlinks=False)
+    try:
+        if name is not None:
+            os.initgroups(name, gid)
+        else:
+            os.setgroups([gid])
+        os.setgid(gid)
+        os.setuid(uid)
+    except PermissionError:
+        raise Refused(
+            f"root may not become uid {uid} here: run the container with --user {uid}, "
+            "or let it have the capabilities SETUID and SETGID",
+            EXIT_NOT_EXECUTABLE,
+        ) from None
+    os.environ["HOME"] = home
+
+
+def _server_user() -> tuple[str | None, int, int, str]:
+    try:
+        entry = pwd.getpwnam(SERVER_USER)
+    except KeyError:
+        return None, SERVER_UID, SERVER_UID, "/"
+    return SERVER_USER, entry.pw_uid, entry.pw_gid, entry.pw_dir
+
+
+def _everything_in(directories: Iterable[Path]) -> Iterator[str]:
+    for directory in directories:
+        yield str(directory)
+        for folder, folders, files in os.walk(directory):
+            for name in [*folders, *files]:
+                yield os.path.join(folder, name)
+
+
+def _write(file: WriteFile, machine: Machine, *, is_server: bool) -> None:
+    """Put a file in place, whole or not at all. Only a server cannot do without."""
+    path = machine.real(file.path)
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with open(beside, "wb", opener=lambda name, flags: os.open(name, flags, file.mode)) as out:
+            os.fchmod(out.fileno(), file.mode)
+            out.write(file.content)
+        beside.rename(path)
+    except OSError as failure:
+        if is_server:
+            raise Refused(
+                f"{file.path} cannot be written by uid {machine.uid} ({failure.strerror}): mount a volume "
+                "there that belongs to this user, or run the container as the user that it belongs to",
+                EXIT_DATA_DIR,
+            ) from None
+        _complain(f"{file.path} is not written: {failure.strerror}")
+
+
+def _link(where: Path, to: Path) -> None:
+    """Let those who look in the usual place find the configuration."""
+    with suppress(OSError):  # something is there, or nothing can be
+        where.symlink_to(to)
+
+
+def say(plan: Plan) -> None:
+    """Notes begin a server's log; beside another command's output, warnings go to standard error."""
+    if plan.command.is_server and plan.notes:
+        import structlog  # most starts have nothing to say, and this takes a while
+
+        from server.logging_setup import choose_format, choose_level, configure_logging
+
+        environ = {**os.environ, **plan.exports}
+        configure_logging(choose_format(environ, is_terminal=sys.stdout.isatty()), choose_level(environ, {}))
+        log = structlog.get_logger()
+        for note in plan.notes:
+            getattr(log, note.level)(note.message)
+        sys.stdout.flush()
+    elif not plan.command.is_server:
+        for note in plan.notes:
+            if note.level != "info":
+                _complain(note.message)
+
+
+def become(plan: Plan, machine: Machine) -> NoReturn:
+    """Run the command in the place of this process."""
+    environ = {**os.environ, **plan.exports}
+    if plan.command.becomes_server:
+        hold_signals_back()
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and that would be handed on
+        signal.signal(number, signal.SIG_DFL)
+    failure = OSError()
+    for words in _commands(plan, machine):
+        try:
+            os.execvpe(words[0], words, environ)
+        except OSError as problem:
+            failure = problem
+    _complain(f"{plan.command.words[0]}: {failure.strerror}")
+    sys.exit(EXIT_NOT_FOUND if isinstance(failure, FileNotFoundError) else EXIT_NOT_EXECUTABLE)
+
+
+def _commands(plan: Plan, machine: Machine) -> Iterator[list[str]]:
+    """What to run, the first one first; a server without a detour through the script if nobody needs that."""
+    if plan.config_file is None:
+        yield list(plan.command.words)
+        return
+    config_file = str(machine.real(plan.config_file))
+    if plan.needs_shell:
+        yield ["zkServer.sh", "start-foreground", config_file]
+    _complain(f"Using config: {config_file}")
+    yield [_this_program(), "start", config_file]
+
+
+def _this_program() -> str:
+    """The command that this process was started as, which is `triokeeper` wherever it is installed."""
+    own = os.path.abspath(sys.argv[0])
+    return own if os.path.isfile(own) and os.access(own, os.X_OK) else "triokeeper"

@@ -1,0 +1,200 @@
+"""A server under the control of a test: JSON lines on standard input and output (see testing/child.py).
+
+The first line says where clients are served. From then on every line that comes in asks for one thing,
+and is answered by one line: `{"ok": ...}` or `{"error": ...}`. The end of the input ends the server.
+What the server logs goes to standard error.
+"""
+
+import base64
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+import trio
+
+from client.errors import NodeExists, NoNode, NotEmpty, ServerError
+from client.session import Session as ClientSession
+from client.session import open_session
+from server.data_tree import data_length_of
+from server.ordering import OrderingPipeline
+from server.replica import Replica
+
+LOAD_SECONDS_MAX = 60.0
+SESSION_MS = 30_000
+CONNECT_SECONDS_MAX = 20.0
+SYSTEM = b"/zookeeper"
+
+
+@click.command(name="serve-for-tests", hidden=True)
+@click.argument("config", type=click.Path(path_type=Path))
+def serve_for_tests(config: Path) -> NoReturn:
+    """Run a server that a test controls."""
+    from server.cli import start_server
+
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    sys.exit(start_server((str(config),), beside=partial(answer_tests, answers), shares_ports=True))
+
+
+@click.command(name="change-tree-for-tests", hidden=True)
+@click.argument("hosts")
+@click.argument("how", type=click.Choice(["make", "remove"]))
+@click.argument("path")
+def change_tree_for_tests(hosts: str, how: str, path: str) -> None:
+    """Make or remove the namespace of a test at a server that is there already."""
+
+    async def change() -> None:
+        async with open_session(hosts, timeout_ms=SESSION_MS) as session:
+            await session.wait_connected(CONNECT_SECONDS_MAX)
+            await (_put(session, path, b"") if how == "make" else _remove(session, path))
+
+    try:
+        trio.run(change)
+    except (ServerError, TimeoutError) as failure:
+        raise click.ClickException(str(failure) or "nobody serves there") from None
+
+
+async def answer_tests(answers: int, server: Replica, port: int) -> None:
+    """Answer requests until the input ends, then stop the server as SIGTERM does."""
+    control = Control(server, port)
+    async with trio.lowlevel.FdStream(os.dup(0)) as requests, trio.lowlevel.FdStream(answers) as replies:
+        await replies.send_all(json.dumps({"port": port}).encode() + b"\n")
+        received = bytearray()
+        async for data in requests:
+            received += data
+            while b"\n" in received:
+                line, _, received = received.partition(b"\n")
+                await replies.send_all(json.dumps(await control.answer(bytes(line))).encode() + b"\n")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Control:
+    """What a test can ask of a server."""
+
+    def __init__(self, server: Replica, port: int) -> None:
+        self._server = server
+        self._port = port
+        self._actions: Mapping[str, Callable[..., Awaitable[Any]]] = {
+            "state": self._state,
+            "expire": self._expire,
+            "judge": self._judge,
+            "sessions": self._sessions,
+            "tree": self._tree,
+            "load": self._load,
+            "remove": self._remove,
+        }
+
+    async def answer(self, line: bytes) -> dict[str, object]:
+        request = json.loads(line)
+        action = self._actions[request.pop("do")]
+        try:
+            return {"ok": await action(**request)}
+        except (ServerError, Refused, trio.TooSlowError) as failure:
+            return {"error": str(failure) or type(failure).__name__}
+
+    async def _state(self) -> dict[str, object]:
+        pipeline = self._server.pipeline
+        return {"mode": pipeline.mode, "is_serving": pipeline.is_serving and not pipeline.is_read_only}
+
+    async def _expire(self, session: int) -> None:
+        """End a session now, as if its time were up."""
+        pipeline = self._server.pipeline
+        if not isinstance(pipeline, OrderingPipeline):
+            raise Refused(f"sessions expire at the leader, and this server's mode is {pipeline.mode}")
+        self._server.begin_batch()
+        known = pipeline.expire_session(session)
+        self._server.end_batch()
+        if not known:
+            raise Refused(f"there is no session 0x{session & 0xFFFFFFFFFFFFFFFF:x}")
+
+    async def _judge(self) -> None:
+        """Expire the sessions that were not heard for their whole timeout; the server has been stopped."""
+        self._server.begin_batch()
+        self._server.pipeline.expire_sessions()
+        self._server.end_batch()
+
+    async def _sessions(self) -> list[dict[str, object]]:
+        tree, connections = self._server.tree, self._server.pipeline.connections
+        return [
+            {
+                "id": session_id,
+                "timeout_ms": timeout_ms,
+                "address": f"{held.address}:{held.port}" if (held := connections.get(session_id)) else None,
+                "ephemerals": sorted(path.decode() for path in tree.ephemerals.get(session_id, ())),
+            }
+            for session_id, timeout_ms in tree.session_timeouts_ms.items()
+        ]
+
+    async def _tree(self, path: str) -> dict[str, str]:
+        tree, top = self._server.tree, path.encode()
+        if top not in tree.bodies:
+            raise Refused(f"there is no node {path}")
+        below = top if top.endswith(b"/") else top + b"/"
+        return {
+            each.decode(): base64.b64encode(_data(body)).decode()
+            for each, body in tree.bodies.items()
+            if (each == top or each.startswith(below)) and not _is_system(each)
+        }
+
+    async def _load(self, nodes: dict[str, str]) -> None:
+        """Create nodes with all their parents; those that are there get the data."""
+        async with self._session() as session:
+            for path, encoded in nodes.items():
+                await _put(session, path, base64.b64decode(encoded))
+
+    async def _remove(self, path: str) -> None:
+        """Delete a node and all that is below it, even if somebody goes on creating there."""
+        async with self._session() as session:
+            await _remove(session, path)
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[ClientSession]:
+        """A session that may do everything, whatever the ACLs of the tests say."""
+        with trio.fail_after(LOAD_SECONDS_MAX):
+            async with open_session(f"127.0.0.1:{self._port}", timeout_ms=SESSION_MS) as session:
+                await session.wait_connected(LOAD_SECONDS_MAX)
+                self._server.pipeline.connections[session.session_id].ids = (("super", ""),)
+                yield session
+
+
+async def _put(session: ClientSession, path: str, data: bytes) -> None:
+    for end in (at for at, character in enumerate(path) if character == "/" and at):
+        with suppress(NodeExists):
+            await session.create(path[:end], b"")
+    try:
+        await session.create(path, data)
+    except NodeExists:
+        await session.set_data(path, data)
+
+
+async def _remove(session: ClientSession, path: str) -> None:
+    while True:
+        try:
+            children, _ = await session.get_children(path)
+            for child in children:
+                await _remove(session, f"{path}/{child}")
+            await session.delete(path)
+        except NotEmpty:
+            continue
+        except NoNode:
+            pass
+        return
+
+
+def _data(body: bytes) -> bytes:
+    return body[4 : 4 + data_length_of(body)]
+
+
+def _is_system(path: bytes) -> bool:
+    return path == SYSTEM or path.startswith(SYSTEM + b"/")
+
+
+class Refused(Exception):
+    """The server cannot do what a test asks; the message says why."""

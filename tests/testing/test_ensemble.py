@@ -1,0 +1,82 @@
+"""Several servers for tests: a lost leader, partitions, and sessions that expire on any of them."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from testing.ensemble import Ensemble
+from testing.errors import ServerError
+from tests.testing.stories import kazoo, wait_until
+
+
+@pytest.fixture
+def ensemble() -> Iterator[Ensemble]:
+    with Ensemble() as ensemble:
+        yield ensemble
+
+
+def test_what_was_acknowledged_survives_the_leader(ensemble: Ensemble) -> None:
+    """The leader is killed amid writes; every acknowledged one is in the tree of the next."""
+    acknowledged: list[str] = []
+    with kazoo(ensemble.hosts) as client:
+        client.ensure_path("/log")
+        leader = ensemble.leader
+        assert leader is not None
+        for number in range(60):
+            if number == 30:
+                leader.kill()
+            client.retry(client.create, f"/log/{number}")
+            acknowledged.append(f"/log/{number}")
+    assert ensemble.wait_for_leader() is not leader
+    assert set(acknowledged) <= ensemble.tree("/log").keys()
+    leader.start()
+    assert set(acknowledged) <= leader.tree("/log").keys()
+
+
+def test_a_minority_that_is_cut_off_serves_nobody_until_it_is_back(ensemble: Ensemble) -> None:
+    lone = ensemble.followers[0]
+    with kazoo(lone.hosts, 20) as client, kazoo(ensemble.hosts) as other:
+        states: list[str] = []
+        client.add_listener(states.append)
+        ensemble.partition([lone])
+        wait_until(lambda: "SUSPENDED" in states)
+        other.retry(other.create, "/meanwhile")
+        ensemble.heal()
+        wait_until(lambda: states[-1] == "CONNECTED")
+        client.sync("/")
+        assert client.exists("/meanwhile")
+
+
+def test_a_session_expires_wherever_its_client_is(ensemble: Ensemble) -> None:
+    follower = ensemble.followers[0]
+    with kazoo(follower.hosts, 30) as client:
+        lost = threading.Event()
+        client.add_listener(lambda state: lost.set() if state == "LOST" else None)
+        follower.expire(client.client_id[0])
+        assert lost.wait(10)
+
+
+def test_observers_come_after_the_voters() -> None:
+    with Ensemble(size=1, observers=1) as ensemble:
+        assert len(ensemble) == 2
+        assert ensemble.observers == [ensemble[1]]
+        assert ensemble.leader is ensemble[0]
+        assert ensemble.hosts == f"{ensemble[0].hosts},{ensemble[1].hosts}"
+        with ensemble.namespace() as namespace, kazoo(f"{ensemble[1].hosts}{namespace.path}") as client:
+            client.create("/a")
+            assert f"{namespace.path}/a" in ensemble.tree()
+
+
+def test_no_partition_where_members_write_down_what_they_were_told() -> None:
+    ensemble = Ensemble(config={"reconfigEnabled": "true"})
+    with pytest.raises(ServerError, match="reconfigEnabled"):
+        ensemble.partition([ensemble[0]])
+    ensemble.close()
+
+
+def test_options_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least one server must vote"):
+        Ensemble(size=0)
+    with pytest.raises(ValueError, match="data_dir"):
+        Ensemble(data_dir="/somewhere")

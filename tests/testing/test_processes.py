@@ -1,0 +1,139 @@
+"""The kit in processes of its own: event loops, workers, and parents that die."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.testing.stories import wait_until
+from tests.testing.test_plugin import run_pytest
+
+ASYNCIO = """
+import asyncio
+
+asyncio.run(asyncio.to_thread(use))
+"""
+TRIO = """
+import trio
+
+trio.run(trio.to_thread.run_sync, use)
+"""
+UNITTEST = """
+import unittest
+
+class Case(unittest.TestCase):
+    def test(self):
+        use()
+
+unittest.main(argv=["program"], exit=False)
+"""
+BODY = """
+from kazoo.client import KazooClient
+from triokeeper.testing import Server
+
+def use(**options):
+    with Server() as server, server.namespace() as namespace:
+        client = KazooClient(hosts=namespace.hosts, **options)
+        client.start()
+        client.create("/a", b"1")
+        server.drop_connections()
+        assert client.retry(client.get, "/a")[0] == b"1"
+        client.stop()
+        client.close()
+    print("done")
+"""
+GEVENT = (
+    "from gevent import monkey; monkey.patch_all()\n"
+    + BODY
+    + """
+from kazoo.handlers.gevent import SequentialGeventHandler
+
+use(handler=SequentialGeventHandler())
+"""
+)
+
+
+def run_program(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "program",
+    [BODY + ASYNCIO, BODY + TRIO, BODY + UNITTEST, GEVENT],
+    ids=["asyncio", "trio", "unittest", "gevent"],
+)
+def test_one_body_passes_under(program: str) -> None:
+    finished = run_program(program)
+    assert "done" in finished.stdout, finished.stderr
+    assert finished.returncode == 0
+
+
+def test_workers_have_servers_of_their_own(tmp_path: Path) -> None:
+    test = """
+import pytest
+
+@pytest.mark.parametrize("number", range(8))
+def test_it(zookeeper_server, zookeeper, number):
+    zookeeper_server.load({f"{zookeeper.path}/{number}": b""})
+    assert list(zookeeper_server.tree(zookeeper.path)) == [zookeeper.path, f"{zookeeper.path}/{number}"]
+"""
+    finished = run_pytest(tmp_path, test, "-n", "2")
+    assert "8 passed" in finished.stdout, finished.stdout
+
+
+@pytest.mark.parametrize("is_paused", [False, True], ids=["running", "paused"])
+def test_a_server_does_not_outlive_whoever_started_it(is_paused: bool) -> None:
+    """Not even if that is killed with -9, and the server is stopped at that moment."""
+    program = f"""
+import sys, time
+from triokeeper.testing import Server
+
+with Server() as server:
+    print(server._child.pid, server.data_dir, flush=True)
+    {"server.pause()" if is_paused else ""}
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        pid, data = parent.stdout.readline().split()
+        assert parent.stdout.readline() == "ready\n"
+        assert is_alive(int(pid))
+        parent.send_signal(signal.SIGKILL)
+    wait_until(lambda: not is_alive(int(pid)))
+    subprocess.run(["rm", "-r", Path(data).parent], check=True)
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_project_with_packages_of_our_names_keeps_them(tmp_path: Path) -> None:
+    """`PYTHONPATH=.` is common; the server's process is not led astray, nor is the test's."""
+    for name in ("server", "jute", "quorum", "persistence", "client", "testing"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("OWNER = 'the project'\n")
+    program = (
+        BODY + "use()\nimport server, client, testing\nprint(server.OWNER, client.OWNER, testing.OWNER)\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": "."},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert finished.stdout.splitlines() == ["done", "the project the project the project"], finished.stderr

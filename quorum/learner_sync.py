@@ -28,10 +28,13 @@ _QUEUED_BYTES_MAX = 1 << 20  # of what it missed: the queue is for what is new
 
 # Our clients come first: while a tree is made and sent as fast as a learner takes it, their slowest answers
 # take more than twice as long. So it is sent so much at a time, with a pause behind it; but without a pause
-# once this much of what is new waits for it, or a busy ensemble would never let it in. What counts is for how
-# long a burst keeps a learner busy that shares a machine with others: with these, about 0.5 ms.
+# once this much of what is new waits for it, or a busy ensemble would never let it in.
 _TREE_BURST_BYTES, _TREE_PAUSE_S = 64 << 10, 0.003
-_TXNS_BURST_BYTES, _TXNS_PAUSE_S = 6 << 10, 0.001  # which are more work
+# Transactions are more work. How many fit between the requests of clients is found out: a burst that took
+# long, its turn in the loop included, was too large or met a busy server: a pause and a smaller one follow;
+# one that was done at once is followed by others' turn alone, and a larger one.
+_TXNS_BURST_BYTES_MIN, _TXNS_BURST_BYTES_MAX = 8 << 10, 128 << 10
+_TXNS_BURST_S, _TXNS_PAUSE_S = 0.002, 0.001
 _WAITING_BYTES_CALM = 16 << 20
 
 # Called in one step with the last look at our history: queue what is committed behind the zxid, and from then
@@ -209,8 +212,10 @@ class LearnerSync:
         keeps."""
         payloads = await self._offload(self._replica.logged_after, after)
         last = self._replica.last_zxid
+        burst_bytes = _TXNS_BURST_BYTES_MIN
         while payloads is not None and not self._memory_reaches(after):
-            burst = await self._offload(_next_burst, payloads)
+            began_at = trio.current_time()
+            burst = await self._offload(_next_burst, payloads, burst_bytes)
             if not burst:
                 break
             before, last = last, self._replica.last_zxid
@@ -220,21 +225,27 @@ class LearnerSync:
             if after < zxid_of(burst[-1]):
                 break  # not all of it is committed yet
             is_gaining = 2 * (last - before) < len(committed)  # or it would never be up to date
-            if is_gaining and len(packets) >= _TXNS_BURST_BYTES:
-                await self._let_clients_go_first(link, pace() * _TXNS_PAUSE_S)
+            if trio.current_time() < began_at + _TXNS_BURST_S:
+                burst_bytes = min(2 * burst_bytes, _TXNS_BURST_BYTES_MAX)
+                pause_s = (pace() - 1) * _TXNS_PAUSE_S
+            else:
+                burst_bytes = max(burst_bytes // 2, _TXNS_BURST_BYTES_MIN)
+                pause_s = pace() * _TXNS_PAUSE_S
+            if is_gaining:
+                await self._let_clients_go_first(link, pause_s)
         return after
 
     def _memory_reaches(self, after: int) -> bool:
         return after >= self._replica.committed_log.after
 
 
-def _next_burst(payloads: Iterator[bytes]) -> list[bytes]:
+def _next_burst(payloads: Iterator[bytes], size_min: int) -> list[bytes]:
     burst: list[bytes] = []
     size = 0
     for payload in payloads:
         burst.append(payload)
         size += len(payload)
-        if size >= _TXNS_BURST_BYTES:
+        if size >= size_min:
             break
     return burst
 

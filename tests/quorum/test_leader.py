@@ -437,24 +437,6 @@ async def test_a_learner_that_gets_the_tree_goes_first_where_much_waits_for_it(
     assert third.heard().endswith(new_leader(2))
 
 
-async def test_clients_go_before_a_learner_that_missed_much(
-    nursery: trio.Nursery, mock_clock: MockClock
-) -> None:
-    history = [txn(E1 + n, body=bytes(70_000)) for n in range(1, 5)]
-    ours = LeaderUnderTest(nursery, FakeReplica(history, commit_log_count=1), epochs=(1, 1))
-    await ours.leads()
-    await ours.followed_by(1, epoch=2, accepted=1, current=1, zxid=E1 + 4)
-    third = await ours.joined_by(3, accepted=1, current=1, zxid=E1 + 1)
-    heard = []
-    while "NEWLEADER 2/0" not in heard:
-        heard += [*show(third.heard()), "..."]
-        await pass_time(mock_clock, 0.003)
-    assert " ".join(heard) == (
-        "DIFF 2/0 PROPOSAL 1/2 COMMIT 1/2 ... PROPOSAL 1/3 COMMIT 1/3 ... "
-        "PROPOSAL 1/4 COMMIT 1/4 ... NEWLEADER 2/0 ..."
-    )
-
-
 async def test_a_learner_that_missed_much_goes_first_where_as_much_is_written(nursery: trio.Nursery) -> None:
     """Or it would never catch up."""
     history = [txn(E1 + n, body=bytes(70_000)) for n in range(1, 5)]

@@ -10,8 +10,8 @@ import trio.testing
 
 from quorum.errors import PeerError
 from quorum.learner_links import LearnerLink
-from quorum.learner_sync import LearnerSync
-from quorum.packets import DIFF, packet
+from quorum.learner_sync import LearnerSync, _next_burst
+from quorum.packets import COMMIT, DIFF, packet, read_packets
 from quorum.peer_stats import PeerStats
 from quorum.synchronization import SyncMode
 from tests.persistence.fake_tree import inline
@@ -84,3 +84,35 @@ async def test_a_log_that_cannot_be_read_is_no_reason_to_stop_leading(fails_at: 
         with pytest.raises(PeerError, match="it will get a snapshot"):
             await sync.bring_up_to_date(1, link, E1 + 1, lambda _: None)
     assert await sync.bring_up_to_date(1, link, E1 + 1, lambda _: None) is SyncMode.SNAP
+
+
+@pytest.mark.parametrize(
+    ("reading_s", "first_bursts", "took_s"),
+    [(0.0, [7, 16, 32, 64, 128, 128], 0.0), (0.003, [7, 8, 8, 8, 8, 8], 63 * 0.003 + 62 * 0.001)],
+    ids=["nobody is in a hurry", "the server is busy"],
+)
+async def test_transactions_come_in_bursts_as_large_as_fit_between_requests_of_clients(
+    autojump_clock: trio.testing.MockClock, reading_s: float, first_bursts: list[int], took_s: float
+) -> None:
+    """Of 1 KB each: 8 KB at first, then more, or not; with a pause of 1 ms behind one that took long."""
+    replica = FakeReplica([txn(E1 + n, body=bytes(996)) for n in range(1, 503)], commit_log_count=1)
+    sent, received = trio.testing.MemorySendStream(), trio.testing.MemoryReceiveStream()
+    sizes: list[int] = []
+
+    async def offload(fn: Callable[..., object], *args: object) -> object:
+        if fn is _next_burst:
+            await trio.sleep(reading_s)
+        return await inline(fn, *args)
+
+    async def measure() -> None:
+        packets, _ = read_packets(bytes(sent.get_data_nowait()), 1 << 20)
+        sizes.append(sum(type_ == COMMIT for type_, _, _, _ in packets))
+
+    sent.send_all_hook = measure
+    sync = LearnerSync(settings(), replica, offload, PeerStats(), lambda: True)  # type: ignore[arg-type]
+    link = LearnerLink(trio.StapledStream(sent, received), data_bytes_max=1 << 20)
+    started_at = trio.current_time()
+    assert await sync.bring_up_to_date(1, link, E1 + 1, lambda _: None) is SyncMode.DIFF
+    assert sizes[1:7] == first_bursts
+    assert sum(sizes) == 501
+    assert trio.current_time() - started_at == pytest.approx(took_s, abs=0.002)

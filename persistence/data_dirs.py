@@ -12,6 +12,7 @@ from persistence.errors import DataDirError
 
 _VERSION_DIR = "version-2"
 _INITIALIZE_MARKER = "initialize"
+_FETCH_MARKER = "fetch-from-leader"
 
 
 @attrs.frozen
@@ -41,6 +42,19 @@ def take_initialize_marker(disk: Disk, log_dir: Path) -> bool:
     disk.unlink(marker)
     disk.sync_directory(marker.parent)
     return True
+
+
+def is_to_fetch(disk: Disk, snap_dir: Path) -> bool:
+    """Has the operator told this server to take everything from its leader?"""
+    return disk.exists(snap_dir.parent / _FETCH_MARKER)
+
+
+def has_fetched(disk: Disk, snap_dir: Path) -> None:
+    """Remove the operator's mark, if it is there: a leader's history is on disk."""
+    marker = snap_dir.parent / _FETCH_MARKER
+    if disk.exists(marker):
+        disk.unlink(marker)
+        disk.sync_directory(marker.parent)
 
 
 def _open(disk: Disk, directory: Path, kind: str, autocreate: bool) -> None:

@@ -63,8 +63,10 @@ class Disk(Protocol):
         there."""
         ...
 
-    def truncate(self, path: Path, size: int) -> None:
-        """Cut the file to `size` bytes, durably."""
+    def truncate(self, path: Path, size: int, ending: bytes = b"") -> None:
+        """Let the file have `size` bytes and these behind them, durably.
+
+        After a crash the file is as it was, or has the ending at its place, and maybe more behind it."""
         ...
 
     def sync_file(self, path: Path) -> None:
@@ -161,10 +163,13 @@ class RealDisk:
     def create(self, path: Path, *, like: Path | None = None) -> WritableFile:
         return RealFile(path, like)
 
-    def truncate(self, path: Path, size: int) -> None:
+    def truncate(self, path: Path, size: int, ending: bytes = b"") -> None:
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            os.ftruncate(fd, size)
+            if ending:
+                os.pwrite(fd, ending, size)
+                os.fsync(fd)
+            os.ftruncate(fd, size + len(ending))
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -204,8 +209,11 @@ class RealDisk:
         self._locks[path] = fd  # the lock lasts as long as the descriptor
 
 
-# macOS has no fdatasync; its fsync covers more than we ask for.
-_sync_data = getattr(os, "fdatasync", os.fsync)
+def _sync_data(fd: int) -> None:
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)  # macOS: it covers more than we ask for
 
 
 def read_chunks(disk: Disk, path: Path, offset: int = 0) -> Iterator[bytes]:

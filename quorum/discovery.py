@@ -5,7 +5,8 @@ Pure. Two steps, each complete once a quorum of voters, the leader among them, h
   2. every server that was told the new epoch acknowledges it and says how far its history goes.
 
 Whoever never let itself be counted twice for one epoch (it answers -1 the second time) cannot help two
-leaders of that epoch into office. Observers raise the epoch, but are not counted (ZOOKEEPER-2959).
+leaders of that epoch into office. Observers raise the epoch, but are not counted (ZOOKEEPER-2959); nor is who
+says that it observes and has a voter's id: it does not log what it acknowledges.
 """
 
 import attrs
@@ -38,17 +39,17 @@ class EpochAgreement:
         self.is_proposed = False  # step 1 is complete: the epoch will not change any more
         self.is_accepted = False  # step 2 is complete
 
-    def connected(self, server_id: int, accepted_epoch: int) -> bool:
+    def connected(self, server_id: int, accepted_epoch: int, *, is_observer: bool = False) -> bool:
         """A server, or we ourselves, takes step 1. True if that completes it."""
         if self.is_proposed:
             return False
         self.epoch = max(self.epoch, accepted_epoch + 1)
-        if server_id in self._verifier.voters:
+        if server_id in self._verifier.voters and not is_observer:
             self._connected.add(server_id)
         self.is_proposed = self._my_id in self._connected and self._verifier.contains_quorum(self._connected)
         return self.is_proposed
 
-    def acked(self, server_id: int, theirs: Summary) -> bool:
+    def acked(self, server_id: int, theirs: Summary, *, is_observer: bool = False) -> bool:
         """A server, or we ourselves, takes step 2. True if that completes it.
 
         Raises PeerError for a server that has more history than we: while there is no quorum without it, we
@@ -57,15 +58,17 @@ class EpochAgreement:
         if self.is_accepted:
             return False
         if theirs.current_epoch == ALREADY_ACCEPTED:
-            self._lost.add(server_id)
+            if not is_observer:
+                self._lost.add(server_id)
         else:
             if theirs > self._mine:
-                self._lost.add(server_id)
+                if not is_observer:
+                    self._lost.add(server_id)
                 raise PeerError(
                     f"server {server_id} is ahead of its leader: epoch {theirs.current_epoch}, "
                     f"zxid {theirs.last_zxid:#x}"
                 )
-            if theirs.last_zxid != -1 and server_id in self._verifier.voters:
+            if theirs.last_zxid != -1 and server_id in self._verifier.voters and not is_observer:
                 self._acked.add(server_id)
         self.is_accepted = self._my_id in self._acked and self._verifier.contains_quorum(self._acked)
         return self.is_accepted

@@ -120,10 +120,13 @@ class Leader:
     async def lead(self) -> str:
         """Lead as long as a quorum follows; returns what ended it. Raises CannotListen."""
         listeners = await self._listen()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._accept, listeners)
-            reason = await self._hold_office()
-            nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._accept, listeners)
+                reason = await self._hold_office()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._membership.has_ready_follower = False
         return reason
 
     async def _listen(self) -> list[trio.abc.Listener[trio.abc.Stream]]:
@@ -194,7 +197,7 @@ class Leader:
         prospects = {self._my_id}
         lost: Collection[int] = ()
         if self._epoch_accepted.is_set():
-            prospects |= self._synced | {each.server_id for each in self.learners}
+            prospects |= self._synced | {each.server_id for each in self.learners if not each.is_observer}
         else:
             lost = self._agreement.lost
             prospects |= self._agreement.with_us
@@ -228,8 +231,8 @@ class Leader:
     def _epoch_zxid(self) -> int:
         return make_zxid(self._agreement.epoch, 0)
 
-    def _connected(self, server_id: int, accepted_epoch: int) -> None:
-        if self._agreement.connected(server_id, accepted_epoch):
+    def _connected(self, server_id: int, accepted_epoch: int, *, is_observer: bool = False) -> None:
+        if self._agreement.connected(server_id, accepted_epoch, is_observer=is_observer):
             self._epochs.accept(self._agreement.epoch)  # before anybody is told
             self._membership.give_first_version(self._epoch_zxid)
             self._proposals = Proposals(
@@ -243,8 +246,8 @@ class Leader:
             )
             self._epoch_proposed.set()
 
-    def _epoch_acked(self, server_id: int, theirs: Summary) -> None:
-        if self._agreement.acked(server_id, theirs):
+    def _epoch_acked(self, server_id: int, theirs: Summary, *, is_observer: bool = False) -> None:
+        if self._agreement.acked(server_id, theirs, is_observer=is_observer):
             self._epochs.enter(self._agreement.epoch)  # before anybody takes over our history
             self._epoch_accepted.set()
 
@@ -322,12 +325,24 @@ class Leader:
                 self._ping()
                 if is_whole_tick:
                     self._tick += 1
+                    self._look_for_ready_follower()
                     if not self._has_quorums(self._alive()):
                         return f"only servers {sorted(self._alive())} are still there, which is no quorum"
 
     def _alive(self) -> set[int]:
-        alive = {each.server_id for each in self.learners if self._tick <= each.deadline_tick}
-        return alive | {self._my_id}
+        followers = [each for each in self.learners if not each.is_observer]
+        return {each.server_id for each in followers if self._tick <= each.deadline_tick} | {self._my_id}
+
+    def _look_for_ready_follower(self) -> None:
+        """An oracle may let us commit alone what a follower that has left would have acked; but not before we
+        have seen, at a tick, that it is gone."""
+        was_ready = self._membership.has_ready_follower
+        followers = [each for each in self.learners if each.is_forwarding and not each.is_observer]
+        voters = self._membership.committed.voters
+        self._membership.has_ready_follower = any(each.server_id in voters for each in followers)
+        if was_ready and not self._membership.has_ready_follower:
+            self.proposals.commit()
+            self.proposals.end_batch()
 
     def _ping(self) -> None:
         ping = packet(PING, self.proposals.last_proposed)
@@ -385,7 +400,7 @@ class Leader:
                 raise PeerError(f"another server has our id {self._my_id}")
             self._admission.introduced(link, info.server_id)
             self._answering[link] = info.server_id
-            self._connected(info.server_id, epoch_of(zxid))
+            self._connected(info.server_id, epoch_of(zxid), is_observer=type_ == OBSERVERINFO)
             await self._make_way_for(link, info.server_id, epoch_of(zxid))
             await self._epoch_proposed.wait()
             return Learner(
@@ -416,7 +431,8 @@ class Leader:
             if type_ != ACKEPOCH:
                 raise PeerError(f"the epoch was answered with a packet of type {type_}")
             del self._answering[link]
-            self._epoch_acked(learner.server_id, Summary(read_int(data), peer_zxid))
+            summary = Summary(read_int(data), peer_zxid)
+            self._epoch_acked(learner.server_id, summary, is_observer=learner.is_observer)
             await self._epoch_accepted.wait()
             await self._enter(learner)
         started_at = trio.current_time()
@@ -468,7 +484,8 @@ class Leader:
                 raise PeerError(f"NEWLEADER was answered with a packet of type {type_}")
             if zxid == self._epoch_zxid:
                 learner.is_synced = True
-                self._new_leader_acked(learner.server_id)
+                if not learner.is_observer:
+                    self._new_leader_acked(learner.server_id)
                 return early
             early = max(early, zxid)
 
@@ -562,3 +579,5 @@ class Leader:
         if not learner.is_observer:
             self.proposals.send_outstanding(learner)
         learner.is_forwarding = True
+        if not learner.is_observer and learner.server_id in self._membership.committed.voters:
+            self._membership.has_ready_follower = True

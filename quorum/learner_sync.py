@@ -204,7 +204,11 @@ class LearnerSync:
             self._unreadable_before = self._replica.last_zxid
             raise PeerError(f"the log cannot be read, it will get a snapshot: {problem}") from problem
         if reached == after:
-            raise PeerError(f"the log on disk ends at {format_zxid(after)}, before what is in memory")
+            self._unreadable_before = self._replica.last_zxid
+            raise PeerError(
+                f"the log on disk ends at {format_zxid(after)}, before what is in memory: "
+                "it will get a snapshot"
+            )
         return reached
 
     async def _send_logged(self, link: LearnerLink, pace: Pace, after: int) -> int:

@@ -19,7 +19,7 @@ from quorum.election import Vote
 from quorum.elector import ConfigAdopted, Elector
 from quorum.epochs import EpochKeeper
 from quorum.leader import Leader
-from quorum.learner import Learning
+from quorum.learner import Doubts, Learning
 from quorum.learner_links import ms_since
 from quorum.membership import Membership
 from quorum.network import Network
@@ -71,6 +71,7 @@ class Peer:
         self._election_ms = 0
         self._roles_in_vain = 0  # in a row
         self._needs_snapshot = False
+        self._doubts = Doubts()
         self.leader: Leader | None = None
         self.learning: Learning | None = None
 
@@ -229,6 +230,7 @@ class Peer:
             epochs=self._epochs,
             is_observer=self._membership.role is Role.OBSERVER,
             needs_snapshot=self._needs_snapshot,
+            doubts=self._doubts,
             on_synced=self._available,
             stats=self._stats,
             serve_observers=self._serve_observers if self._settings.observer_master_port else None,

@@ -5,11 +5,14 @@ A reconfiguration is a proposal that changes who counts for itself and for all b
 
 from collections.abc import Callable, Sequence
 
+import structlog
 import trio
 
+from jute.errors import SystemError_
 from jute.zxid import counter_of, epoch_of
 from persistence.log_format import zxid_of
 from quorum.broadcast import FOR_EVER, Broadcast
+from quorum.errors import MembersNotSaved
 from quorum.led_learner import Learner
 from quorum.membership import Membership
 from quorum.packets import (
@@ -33,6 +36,8 @@ from quorum.reconfiguration import (
 )
 from quorum.replica import LeaderService, Replica
 from quorum.server_lines import Ensemble, config_text
+
+log = structlog.get_logger()
 
 # Before the counter of an epoch overflows a new epoch must begin; some room is left for what is under way.
 LAST_COUNTER = 0xFFFF0000
@@ -69,6 +74,7 @@ class Proposals:
         self.ends_now = trio.Event()  # it is, and there is nothing to wait for
         self._asked_config: Ensemble | None = None  # to be proposed by the next transaction
         self._config_zxid: int | None = None  # of the reconfiguration under way
+        self._is_silent = False  # what should have been proposed was not: nothing can follow it
         self._is_deposed = False  # the configuration in force makes another the leader: nothing more commits
         self.successor: int | None = None  # who leads then, if that is settled
 
@@ -90,7 +96,13 @@ class Proposals:
 
     def append(self, payload: bytes) -> None:
         if self._asked_config is not None:
-            self._propose_config(payload)
+            try:
+                self._propose_config(payload)
+            except MembersNotSaved as failure:
+                self._is_silent = True
+                self.end(str(failure))
+        if self._is_silent:
+            return
         zxid = self._broadcast.propose(payload)
         self._stats.proposals += 1
         self._stats.proposal_sizes.add(len(payload))
@@ -202,6 +214,11 @@ class Proposals:
         from_version: int,
         zxid: int,
     ) -> str:
+        try:
+            self._membership.try_to_save()
+        except MembersNotSaved as failure:
+            log.error("reconfiguration_refused", reason=str(failure))
+            raise SystemError_ from failure
         followers = [each for each in self._learners if each.is_forwarding and not each.is_observer]
         self._asked_config = next_ensemble(
             Reconfiguration(

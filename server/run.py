@@ -110,6 +110,7 @@ async def _serve(loaded: LoadedConfig, beside: Companion | None, shares_ports: b
         world = World(
             disk=RealDisk(),
             log_offload=log_offload,
+            log_begin=log_offload.begin,
             snapshot_offload=snapshot_offload,
             random=Random(),
             clock=SystemClock(),

@@ -15,7 +15,13 @@ from zlib import adler32
 import attrs
 
 from jute.record import DecodeError
-from persistence.log_format import FILE_HEADER, PAYLOAD_BYTES_MAX, encode_entries, zxid_of
+from persistence.log_format import (
+    FILE_HEADER,
+    PAYLOAD_BYTES_MAX,
+    encode_entries,
+    without_marks,
+    zxid_of,
+)
 from server.tools.java_options import Option, OptionError, parse, usage
 from server.tools.txn_text import txn_line
 
@@ -195,7 +201,7 @@ class Recovery:
     def run(self, file: str, source: BinaryIO, target: BinaryIO) -> None:
         check_magic(file, header := read_header(source))
         print_header(header)
-        target.write(header)
+        target.write(without_marks(header))
         count = 0
         for entry in read_entries(source):
             checksum = self._checksum_of(entry)
@@ -262,7 +268,7 @@ def copy_up_to(zxid: int, file: str, source: BinaryIO, target: BinaryIO) -> None
         print("Invalid magic number in txn log file", file=sys.stderr)
         raise failed
     print_header(header)
-    target.write(header)
+    target.write(without_marks(header))
     count, previous, has_zxid = 0, -1, False
     for entry in read_entries(source):
         check_entry(entry)

@@ -1172,3 +1172,77 @@ async def test_no_packet_uses_up_the_epochs(nursery: trio.Nursery, is_serving: b
     await ours.followed_by(1, epoch=6, accepted=5, current=5)
     assert ours.established == [6]
     assert ours.stored_epochs == (6, 6)
+
+
+# --- Who says that it observes.
+
+
+async def test_an_observer_with_the_id_of_a_voter_counts_for_no_quorum(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """It does not log what it acknowledges. Neither the epoch nor the history is agreed on with it."""
+    leader = LeaderUnderTest(nursery)
+    await leader.leads()
+    liar = await leader.joined_by(1, is_observer=True)
+    assert liar.heard() == b""
+    assert leader.stored_epochs == (0, 0)
+    await leader.joined_by(3)
+    await liar.say(packet(ACKEPOCH, 0, int_data(0)))
+    await liar.say(packet(ACK, 1 << 32))
+    assert leader.established == []
+
+
+async def test_an_observer_does_not_keep_a_leader_in_office(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    leader = LeaderUnderTest(nursery)
+    await leader.leads()
+    follower = await leader.followed_by(1)
+    await leader.followed_by(3, is_observer=True, accepted=1)
+    await follower.hang_up()
+    for _ in range(4):
+        await pass_time(mock_clock, leader.settings.tick_s)
+    assert "which is no quorum" in str(leader.ended)
+
+
+# --- Two voters and an oracle.
+
+
+async def test_with_an_oracle_a_leader_still_waits_for_a_follower_that_is_there(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """What it committed alone the other could undo, if that one were chosen next. Once a tick has shown that
+    it is gone, the oracle decides."""
+    leader = LeaderUnderTest(nursery, ensemble=ensemble_of(2), ask_oracle=lambda: True)
+    await leader.leads()
+    assert leader.established == [1]
+    await leader.propose(b"alone")
+    assert leader.replica.history == [E1 + 1]
+    follower = await leader.followed_by(1, accepted=1)
+    await leader.propose(b"together")
+    assert leader.replica.history == [E1 + 1]
+    await follower.say(packet(ACK, E1 + 2))
+    assert leader.replica.history == [E1 + 1, E1 + 2]
+    await leader.propose(b"not acked")
+    await follower.hang_up()
+    assert leader.replica.history == [E1 + 1, E1 + 2]
+    await pass_time(mock_clock, leader.settings.tick_s)
+    assert leader.replica.history == [E1 + 1, E1 + 2, E1 + 3]
+    assert leader.ended is None
+
+
+async def test_a_follower_is_counted_in_one_term_of_office_alone(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """A leader that is not chosen steps down without its follower, and asks the oracle next time."""
+    chosen = [False]
+    leader = LeaderUnderTest(nursery, ensemble=ensemble_of(2), ask_oracle=lambda: chosen[0])
+    await leader.leads()
+    follower = await leader.followed_by(1)
+    assert leader.established == [1]
+    await follower.hang_up()
+    for _ in range(2):
+        await pass_time(mock_clock, leader.settings.tick_s)
+    assert "which is no quorum" in str(leader.ended)
+    chosen[0] = True
+    assert leader.membership.verifier().contains_quorum({2})

@@ -15,7 +15,7 @@ from quorum.packets import COMMIT, DIFF, packet, read_packets
 from quorum.peer_stats import PeerStats
 from quorum.synchronization import SyncMode
 from tests.persistence.fake_tree import inline
-from tests.quorum.fake_replica import FakeReplica, txn
+from tests.quorum.fake_replica import FakeReplica, txn, txns
 from tests.quorum.scripted_peers import settings
 
 E1 = 1 << 32
@@ -116,3 +116,21 @@ async def test_transactions_come_in_bursts_as_large_as_fit_between_requests_of_c
     assert sizes[1:7] == first_bursts
     assert sum(sizes) == 501
     assert trio.current_time() - started_at == pytest.approx(took_s, abs=0.002)
+
+
+async def test_a_log_that_ends_before_what_is_in_memory_is_not_tried_again() -> None:
+    """The learner comes anew, and gets a snapshot then; otherwise it would come for ever."""
+    replica = FakeReplica(txns(E1 + 1, E1 + 3))
+    for zxid in range(E1 + 4, E1 + 9):
+        replica.apply(txn(zxid))
+    replica.committed_log.begin(E1 + 8)
+    sync = LearnerSync(settings(), replica, inline, PeerStats(), lambda: False)
+
+    async def bring_up_to_date() -> SyncMode:
+        sent, received = trio.testing.MemorySendStream(), trio.testing.MemoryReceiveStream()
+        link = LearnerLink(trio.StapledStream(sent, received), data_bytes_max=1 << 20)
+        return await sync.bring_up_to_date(1, link, E1 + 1, lambda zxid: None)
+
+    with pytest.raises(PeerError, match="it will get a snapshot"):
+        await bring_up_to_date()
+    assert await bring_up_to_date() is SyncMode.SNAP

@@ -22,6 +22,8 @@ from typing import TypeVar, TypeVarTuple
 
 import trio
 
+from persistence.errors import StorageError
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -215,9 +217,14 @@ class MountedDisk:
         self._directory(path).change(lambda names: names.__setitem__(path.name, inode))
         return OpenedForWriting(self, inode)
 
-    def truncate(self, path: Path, size: int) -> None:
+    def truncate(self, path: Path, size: int, ending: bytes = b"") -> None:
+        inode = self._inode(path)
+        if ending:
+            self._act("truncate")
+            inode.write_at(size, ending)
+            inode.sync()
         self._act("truncate")
-        self._inode(path).truncate(size)
+        inode.truncate(size + len(ending))
 
     def sync_file(self, path: Path) -> None:
         self._act("sync_file")
@@ -298,7 +305,8 @@ class OpenedForWriting:
 
     def write_at(self, offset: int, data: bytes) -> None:
         def write_a_part() -> None:
-            self._inode.write_at(offset, data[: self._mounted.disk.chance.randint(0, len(data))])
+            end = offset + self._mounted.disk.chance.randint(0, len(data))
+            self._inode.write_at(offset, data[: max(0, end - end % SECTOR_BYTES - offset)])
 
         self._mounted._act("write_at", write_a_part)
         self._inode.write_at(offset, data)
@@ -342,9 +350,38 @@ class VirtualOffload:
                 return result
         raise Killed
 
+    def begin(self, seconds: float, fn: Callable[[], None]) -> "BegunVirtually":
+        """Meets persistence.offload.Begin: a sync that is quick enough is over at once, in no time."""
+        return BegunVirtually(self, fn, is_done=self._mounted.disk.draw_sync_s() <= seconds)
+
     def die(self) -> None:
         if self._working is not None:
             self._working.cancel()
+
+
+class BegunVirtually:
+    """Meets persistence.offload.Begun. Work that takes longer than a moment is done when it is waited for."""
+
+    def __init__(self, offload: VirtualOffload, fn: Callable[[], None], *, is_done: bool) -> None:
+        self.is_done = is_done
+        self._offload = offload
+        self._fn = fn
+        self._failure: OSError | StorageError | None = None
+        if is_done:
+            self._run()
+
+    def _run(self) -> None:
+        try:
+            self._fn()
+        except (OSError, StorageError) as failure:
+            self._failure = failure
+
+    async def finished(self) -> None:
+        await self._offload(self._run)
+
+    def check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
 
 def _nothing() -> None:

@@ -60,6 +60,7 @@ def world_of(machine: Machine) -> World:
     return World(
         disk=machine.mounted,
         log_offload=machine.log_offload,
+        log_begin=machine.log_offload.begin,
         snapshot_offload=machine.snapshot_offload,
         random=machine.random,
         clock=machine.clock,

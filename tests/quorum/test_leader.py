@@ -361,7 +361,7 @@ async def test_a_snapshot_is_taken_while_we_go_on(nursery: trio.Nursery) -> None
     assert third.heard() == expected + packet(UPTODATE, -1)
 
 
-async def test_a_learner_far_behind_is_served_from_disk(nursery: trio.Nursery) -> None:
+async def test_a_learner_far_behind_is_served_from_disk(nursery: trio.Nursery, mock_clock: MockClock) -> None:
     """Beyond what is in memory, and on into it without a gap."""
     replica = FakeReplica(txns(E1 + 1, E1 + 9), commit_log_count=3)
     ours = LeaderUnderTest(nursery, replica, epochs=(1, 1))
@@ -372,7 +372,9 @@ async def test_a_learner_far_behind_is_served_from_disk(nursery: trio.Nursery) -
     assert third.heard() == expected
 
 
-async def test_a_learner_far_behind_catches_up_with_a_leader_in_a_hurry(nursery: trio.Nursery) -> None:
+async def test_a_learner_far_behind_catches_up_with_a_leader_in_a_hurry(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
     """While the log is read to its end, more is logged than memory keeps: reading goes on from there."""
     replica = FakeReplica(txns(E1 + 1, E1 + 9), commit_log_count=3)
     ours = LeaderUnderTest(nursery, replica, epochs=(1, 1))
@@ -437,7 +439,9 @@ async def test_a_learner_that_gets_the_tree_goes_first_where_much_waits_for_it(
     assert third.heard().endswith(new_leader(2))
 
 
-async def test_a_learner_that_missed_much_goes_first_where_as_much_is_written(nursery: trio.Nursery) -> None:
+async def test_a_learner_that_missed_much_goes_first_where_as_much_is_written(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
     """Or it would never catch up."""
     history = [txn(E1 + n, body=bytes(70_000)) for n in range(1, 5)]
     ours = LeaderUnderTest(nursery, FakeReplica(history, commit_log_count=1), epochs=(1, 1))
@@ -460,7 +464,9 @@ async def test_a_learner_that_missed_much_goes_first_where_as_much_is_written(nu
     assert show(third.heard())[-3:] == ["PROPOSAL 2/8", "COMMIT 2/8", "NEWLEADER 2/0"]
 
 
-async def test_what_is_not_committed_yet_is_not_sent_from_disk(nursery: trio.Nursery) -> None:
+async def test_what_is_not_committed_yet_is_not_sent_from_disk(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
     """It is in the log before it is committed: it follows as a proposal, once."""
     ours = LeaderUnderTest(nursery, FakeReplica(txns(E1 + 1, E1 + 9), commit_log_count=2), epochs=(1, 1))
     await ours.leads()
@@ -474,7 +480,9 @@ async def test_what_is_not_committed_yet_is_not_sent_from_disk(nursery: trio.Nur
     ]
 
 
-async def test_a_learner_gets_the_tree_where_the_log_has_a_hole(nursery: trio.Nursery) -> None:
+async def test_a_learner_gets_the_tree_where_the_log_has_a_hole(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
     """It is not sent away again and again: some versions of Apache left gaps in the logs of followers."""
     holed = [payload for payload in txns(E1 + 1, E1 + 9) if payload != txn(E1 + 6)]
     ours = LeaderUnderTest(nursery, FakeReplica(holed, commit_log_count=2), epochs=(1, 1))

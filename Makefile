@@ -98,6 +98,10 @@ compat-ensemble: setup ## three and five servers: elections, kills, restarts und
 compat-mixed: setup ## ensembles of this server and Apache's together, and migrating from one to the other
 	$(BIN)/python -m pytest compat-tests/test_mixed_ensembles.py compat-tests/test_migration.py -m '' $(ARGS)
 
+.PHONY: compat-zkcli
+compat-zkcli: setup ## our zkCli beside Apache's, every command on the same servers: equal output and exit codes
+	$(BIN)/python -m pytest compat-tests/test_zkcli.py -m '' $(ARGS)
+
 .PHONY: compat-scripts
 compat-scripts: setup ## zkServer.sh and the toolkits against Apache's; APACHE_ZOOKEEPER_HOME=... for its shell scripts
 	$(BIN)/python -m pytest compat-tests/test_scripts.py -m '' $(ARGS)

@@ -97,7 +97,7 @@ class Conversation:
         self._hosts = hosts
         self._is_read_only_fine = is_read_only_fine
         self._has_met_voter = False  # a read-only server's session is its own, and of no use elsewhere
-        self._auths: list[tuple[str, bytes]] = []
+        self._auths: list[tuple[str, bytes | None]] = []
         self._last_state = KeeperState.DISCONNECTED
         self._outputs: deque[Output] = deque()
         self._queue: deque[AnyRequest] = deque()  # submitted, not yet sent
@@ -124,7 +124,7 @@ class Conversation:
         else:
             self._queue.append(request)
 
-    def add_auth(self, scheme: str, auth: bytes) -> Request[None]:
+    def add_auth(self, scheme: str, auth: bytes | None) -> Request[None]:
         """Show credentials, now and on every later connection. The request tells of the first answer."""
         request: Request[None] = Request(
             OpCode.AUTH, encode(AuthPacket(0, scheme, auth)), None, decode=lambda body: None

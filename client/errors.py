@@ -1,10 +1,12 @@
 """What can go wrong with a request, under the server's codes and in the Java client's words.
 
-ServerError          the server said no, or nobody answered: `code`, `path`, and a text as Java prints it
-  NoNode, BadVersion ...   the codes that callers tell apart
-  ConnectionLost, SessionExpired, AuthFailed   what the client tells itself, with Java's codes for it
-  MultiFailed        nothing of a multi was done; `codes` tells of each operation
-ProtocolError        the other end is no ZooKeeper server, or a broken one; the connection closes
+    ServerError          the server said no, or nobody answered: `code`, `path`, and a text as Java prints it
+      NoNode, BadVersion ...   the codes that callers tell apart
+      ConnectionLost, SessionExpired, AuthFailed   what the client tells itself, with Java's codes for it
+      MultiFailed        nothing of a multi was done; `codes` tells of each operation
+    ProtocolError        the other end is no ZooKeeper server, or a broken one; the connection closes
+
+One `except ServerError` serves for all that can become of a request.
 """
 
 from typing import ClassVar

@@ -111,6 +111,16 @@ def _nothing(body: bytes) -> None:
     """Answers without a body."""
 
 
+def _adds(kind: Callable[[WatchRegistry], set[str]], path: str) -> Callable[[WatchRegistry, int], None]:
+    """What a request that sets a watch does once it has succeeded."""
+
+    def register(watches: WatchRegistry, code: int) -> None:
+        if code == OK:
+            kind(watches).add(path)
+
+    return register
+
+
 def create(chroot: Chroot, op: Create) -> Request[tuple[str, Stat]]:
     code, body = op.encode(chroot)
     read = _decoder(Create2Response, lambda r: (chroot.to_client(not_null(r.path)), r.stat))
@@ -148,16 +158,12 @@ def get_data(chroot: Chroot, path: str, watch: bool) -> Request[tuple[bytes | No
     validate_path(path)
     server_path = chroot.to_server(path)
 
-    def register(watches: WatchRegistry, code: int) -> None:
-        if code == OK:
-            watches.data.add(server_path)
-
     return Request(
         OpCode.GET_DATA,
         encode(GetDataRequest(server_path, watch)),
         path,
         _decoder(GetDataResponse, lambda r: (r.data, r.stat)),
-        register=register if watch else None,
+        register=_adds(lambda watches: watches.data, server_path) if watch else None,
     )
 
 
@@ -169,16 +175,12 @@ def get_children(chroot: Chroot, path: str, watch: bool) -> Request[tuple[list[s
     validate_path(path)
     server_path = chroot.to_server(path)
 
-    def register(watches: WatchRegistry, code: int) -> None:
-        if code == OK:
-            watches.children.add(server_path)
-
     return Request(
         OpCode.GET_CHILDREN2,
         encode(GetChildren2Request(server_path, watch)),
         path,
         _decoder(GetChildren2Response, lambda r: ([not_null(name) for name in r.children or ()], r.stat)),
-        register=register if watch else None,
+        register=_adds(lambda watches: watches.children, server_path) if watch else None,
     )
 
 
@@ -220,17 +222,15 @@ def add_watch(chroot: Chroot, path: str, mode: AddWatchMode) -> Request[None]:
     validate_path(path)
     server_path = chroot.to_server(path)
 
-    def register(watches: WatchRegistry, code: int) -> None:
-        if code == OK:
-            kind = watches.persistent if mode is AddWatchMode.PERSISTENT else watches.recursive
-            kind.add(server_path)
+    def kind(watches: WatchRegistry) -> set[str]:
+        return watches.persistent if mode is AddWatchMode.PERSISTENT else watches.recursive
 
     return Request(
         OpCode.ADD_WATCH,
         encode(AddWatchRequest(server_path, mode)),
         path,
         _decoder(ErrorResponse, lambda r: None),
-        register=register,
+        register=_adds(kind, server_path),
     )
 
 

@@ -9,30 +9,20 @@ and when all servers were tried in vain.
 """
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeAlias, TypeVar
 
 import trio
 
-from client import requests
-from client.acls import OPEN_ACL_UNSAFE
 from client.connect_string import ConnectString, host_port, parse_connect_string
-from client.conversation import Conversation, ServerSilent
-from client.errors import NoNode, ProtocolError, server_error
+from client.connecting import open_tcp
+from client.conversation import ServerSilent
+from client.errors import ProtocolError, server_error
 from client.events import State, WatchedEvent
-from client.multi import ANY_VERSION, Create, Delete, Read, ReadResult, SetData, Write, WriteResult
-from client.paths import Chroot
-from client.requests import Request
-from client.words import four_letter_word
-from jute.client_records import Acl, ClientInfo, Stat
-from jute.opcodes import AddWatchMode, CreateMode, WatcherType
+from client.requester import DEFAULT_TIMEOUT_MS, Address, Requester
+from client.requests import AnyRequest, Request
+from client.words import Connector, four_letter_word
 
-T = TypeVar("T")
-Address: TypeAlias = tuple[str, int]
-Connector: TypeAlias = Callable[[str, int], Awaitable[trio.abc.Stream]]
-
-DEFAULT_TIMEOUT_MS = 30_000
 RECEIVE_BYTES_MAX = 65536
 ROUND_PAUSE_S = 1.0  # after all servers were tried in vain
 RECONNECT_PAUSE_S_MAX = 1.0  # so that the clients of a server that died do not all come at once
@@ -50,7 +40,7 @@ async def open_session(
     on_event: Callable[[WatchedEvent], None] | None = None,
     keep_session: bool = False,
     randomize_hosts: bool = True,
-    connect: Connector = trio.open_tcp_stream,
+    connect: Connector = open_tcp,
 ) -> AsyncIterator["Session"]:
     """A session for the time of the block, closed at its end.
 
@@ -83,8 +73,8 @@ async def open_session(
         raise problem
 
 
-class Session:
-    """What `open_session` gives: the state of the session, and one method for each request."""
+class Session(Requester):
+    """What `open_session` gives. The requests are in requester.py."""
 
     def __init__(
         self,
@@ -95,43 +85,14 @@ class Session:
         on_event: Callable[[WatchedEvent], None] | None,
         connect: Connector,
     ) -> None:
-        self.servers = servers
-        self.address: Address | None = None  # of the server that is connected
+        super().__init__(servers, timeout_ms, read_only)
         self._hosts = hosts
         self._next_host = 0
         self._on_event = on_event
         self._connect = connect
-        self._conversation = Conversation(
-            servers.chroot, timeout_ms=timeout_ms, hosts=len(hosts), is_read_only_fine=read_only
-        )
-        self._waiting: dict[requests.AnyRequest, trio.Event] = {}
+        self._waiting: dict[AnyRequest, trio.Event] = {}
         self._has_news = trio.Event()  # something to send, or another time to wait for
         self._state_changed = trio.Event()
-        self._last_problem: Exception | None = None
-
-    # --- How it is.
-
-    @property
-    def state(self) -> State:
-        return self._conversation.state
-
-    @property
-    def session_id(self) -> int:
-        return self._conversation.credentials.session_id
-
-    @property
-    def password(self) -> bytes:
-        return self._conversation.credentials.password
-
-    @property
-    def negotiated_timeout_ms(self) -> int:
-        """What the server granted; before that, what was asked for."""
-        return self._conversation.timeout_ms
-
-    @property
-    def last_problem(self) -> Exception | None:
-        """Why the latest connection was not made or ended."""
-        return self._last_problem
 
     async def wait_connected(self, timeout_s: float) -> None:
         """Return once a server is connected.
@@ -141,108 +102,13 @@ class Session:
         with trio.move_on_after(timeout_s):
             while not self.state.is_connected:
                 if self.state.is_over:
-                    code = -115 if self.state is State.AUTH_FAILED else -112
-                    raise server_error(code)
+                    raise server_error(-115 if self.state is State.AUTH_FAILED else -112)
                 await self._state_changed.wait()
             return
-        why = f": {self._last_problem}" if self._last_problem else ""
-        raise TimeoutError(f"no server of {self.servers} answered within {timeout_s:g} s{why}")
+        raise self._not_reached(timeout_s)
 
-    # --- Requests.
-
-    async def create(
-        self,
-        path: str,
-        data: bytes | None = b"",
-        acl: Iterable[Acl] = OPEN_ACL_UNSAFE,
-        mode: CreateMode = CreateMode.PERSISTENT,
-        ttl_ms: int | None = None,
-    ) -> tuple[str, Stat]:
-        """The path made, with its sequence number if the mode gives one, and the new node's Stat."""
-        return await self._ask(requests.create(self._chroot, Create(path, data, tuple(acl), mode, ttl_ms)))
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self._ask(requests.delete(self._chroot, Delete(path, version)))
-
-    async def exists(self, path: str, watch: bool = False) -> Stat | None:
-        try:
-            return await self._ask(requests.exists(self._chroot, path, watch))
-        except NoNode:
-            return None
-
-    async def get_data(self, path: str, watch: bool = False) -> tuple[bytes | None, Stat]:
-        return await self._ask(requests.get_data(self._chroot, path, watch))
-
-    async def set_data(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        return await self._ask(requests.set_data(self._chroot, SetData(path, data, version)))
-
-    async def get_children(self, path: str, watch: bool = False) -> tuple[list[str], Stat]:
-        return await self._ask(requests.get_children(self._chroot, path, watch))
-
-    async def get_acl(self, path: str) -> tuple[list[Acl], Stat]:
-        return await self._ask(requests.get_acl(self._chroot, path))
-
-    async def set_acl(self, path: str, acl: Iterable[Acl], version: int = ANY_VERSION) -> Stat:
-        return await self._ask(requests.set_acl(self._chroot, path, tuple(acl), version))
-
-    async def sync(self, path: str) -> None:
-        """Return once this server has caught up with what the leader had when asked."""
-        await self._ask(requests.sync(self._chroot, path))
-
-    async def get_ephemerals(self, prefix: str = "/") -> list[str]:
-        """The paths of this session's ephemerals that start with a text."""
-        return await self._ask(requests.get_ephemerals(self._chroot, prefix))
-
-    async def get_all_children_number(self, path: str) -> int:
-        """How many nodes are below this one, at any depth."""
-        return await self._ask(requests.get_all_children_number(self._chroot, path))
-
-    async def add_watch(self, path: str, mode: AddWatchMode) -> None:
-        await self._ask(requests.add_watch(self._chroot, path, mode))
-
-    async def remove_watches(self, path: str, kind: WatcherType, *, local: bool = False) -> None:
-        """Remove this session's watches of a kind; with `local`, even if no server can be asked.
-
-        Raises NoWatcher if there are none.
-        """
-        await self._ask(requests.remove_watches(self._chroot, path, kind, is_local=local))
-
-    async def check_watches(self, path: str, kind: WatcherType) -> None:
-        """Raises NoWatcher if the server knows no such watch of this session."""
-        await self._ask(requests.check_watches(self._chroot, path, kind))
-
-    async def reconfig(
-        self,
-        joining: str | None = None,
-        leaving: str | None = None,
-        new_members: str | None = None,
-        from_config: int = ANY_VERSION,
-    ) -> tuple[bytes | None, Stat]:
-        """Change the members of the ensemble; returns the new configuration."""
-        return await self._ask(requests.reconfig(joining, leaving, new_members, from_config))
-
-    async def get_config(self, watch: bool = False) -> tuple[bytes | None, Stat]:
-        """The members of the ensemble, whatever the chroot."""
-        return await self._ask(requests.get_config(watch))
-
-    async def who_am_i(self) -> list[ClientInfo]:
-        return await self._ask(requests.who_am_i())
-
-    async def multi(self, ops: Sequence[Write]) -> list[WriteResult]:
-        """Do all of it or nothing: raises MultiFailed then."""
-        return await self._ask(requests.multi(self._chroot, ops))
-
-    async def multi_read(self, ops: Sequence[Read]) -> list[ReadResult]:
-        """Read many nodes at once; each result may be an error of its own."""
-        return await self._ask(requests.multi_read(self._chroot, ops))
-
-    async def add_auth(self, scheme: str, auth: bytes) -> None:
-        """Show credentials, now and after each reconnect; return when the server has accepted them."""
-        await self._answer(self.show_auth(scheme, auth))
-
-    def show_auth(self, scheme: str, auth: bytes) -> Request[None]:
-        """Show credentials without waiting for the answer, as Java's client does."""
-        request = self._conversation.add_auth(scheme, auth)
+    def show_auth(self, scheme: str, auth: bytes | None) -> Request[None]:
+        request = super().show_auth(scheme, auth)
         self._deliver()
         return request
 
@@ -256,28 +122,18 @@ class Session:
 
     # --- How it works.
 
-    @property
-    def _chroot(self) -> Chroot:
-        return self._conversation.chroot
-
-    async def _ask(self, request: Request[T]) -> T:
-        self._conversation.submit(request)
-        return await self._answer(request)
-
-    async def _answer(self, request: Request[T]) -> T:
-        await self._answered(request)
-        return request.result()
-
-    async def _answered(self, request: Request[T]) -> None:
+    async def _answered(self, *asked: AnyRequest) -> None:
         self._deliver()
-        if request.is_done:
+        if all(request.is_done for request in asked):
             await trio.lowlevel.checkpoint()
             return
-        self._waiting[request] = event = trio.Event()
+        events = [self._waiting.setdefault(request, trio.Event()) for request in asked if not request.is_done]
         try:
-            await event.wait()
+            for event in events:
+                await event.wait()
         finally:
-            self._waiting.pop(request, None)
+            for request in asked:
+                self._waiting.pop(request, None)
 
     def _leave(self) -> None:
         self._conversation.abandon()
@@ -325,10 +181,10 @@ class Session:
             with trio.fail_after(self._conversation.connect_timeout_s):
                 stream = await self._connect(*address)
         except trio.TooSlowError:
-            self._last_problem = TimeoutError(f"{host_port(*address)} does not accept connections")
+            self.last_problem = TimeoutError(f"{host_port(*address)}: does not accept connections")
             return False
         except OSError as problem:
-            self._last_problem = problem
+            self.last_problem = problem
             return False
         async with stream:
             return await self._converse(stream, address)
@@ -356,14 +212,16 @@ class Session:
         try:
             await carry(*arguments)
         except (OSError, trio.BrokenResourceError, ServerSilent, ProtocolError) as problem:
-            self._last_problem = problem
+            self.last_problem = problem
         connection.cancel()
 
     async def _receive(self, stream: trio.abc.Stream, address: Address) -> None:
-        while not self.state.is_over:
+        while True:
             data = await stream.receive_some(RECEIVE_BYTES_MAX)
+            if self.state.is_over:  # perhaps even before the handshake was answered
+                return
             if not data:
-                raise ConnectionError(f"{host_port(*address)} closed the connection")
+                raise ConnectionError(f"{host_port(*address)}: closed the connection")
             try:
                 self._conversation.received(bytes(data), trio.current_time())
             except ProtocolError as problem:
@@ -403,7 +261,7 @@ class Session:
             pause_s = min(pause_s * 2, READ_WRITE_SEARCH_S_MAX)
             for index, address in enumerate(self._hosts):
                 try:
-                    answer = await four_letter_word(*address, "isro", 1.0)
+                    answer = await four_letter_word(*address, "isro", 1.0, self._connect)
                 except OSError:
                     continue
                 if answer == b"rw":

@@ -29,9 +29,12 @@ EXIT_UNSOUND_FILE = 1
 # Commands that live beside what they run, by module and name: imported when asked for.
 COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {
     "change-tree-for-tests": ("server.test_control", "change_tree_for_tests"),
+    "cli": ("client.shell.command", "cli"),
     "entrypoint": ("server.container.command", "entrypoint"),
     "scripts": ("server.tools.scripts_command", "scripts"),
     "serve-for-tests": ("server.test_control", "serve_for_tests"),
+    "status": ("client.status.command", "status"),
+    "zkcli": ("client.zkcli.command", "zkcli"),
 }
 
 
@@ -59,6 +62,8 @@ def main() -> None:
     triokeeper start                     a server on 127.0.0.1:2181, its data under ./data
     triokeeper start /conf/zoo.cfg       an existing configuration
     triokeeper dev --servers 3           a whole ensemble on this machine, to try things out with
+    triokeeper cli ls /                  look at a tree, copy it, watch it
+    triokeeper status                    an ensemble at a glance, and whether it serves
     triokeeper log inspect FILE          what a transaction log holds
     triokeeper snapshot inspect FILE     what a snapshot holds
     """

@@ -12,6 +12,7 @@ from importlib import import_module
 QUICK_COMMANDS = {
     "entrypoint": ("server.container.entrypoint", "main"),
     "scripts": ("server.tools.scripts", "main"),
+    "zkcli": ("client.zkcli.main", "main"),
 }
 
 

@@ -1,7 +1,7 @@
 """What the words stat, cons and dump say about one client connection."""
 
+from jute.java_text import java_hex
 from server.client_protocol import OP_NAMES, ClientConnection
-from server.java_text import java_hex
 
 _READING, _WRITING = 1, 4  # what a socket waits for, as Java's selector numbers it
 

@@ -15,7 +15,9 @@ from typing import Final, cast
 import attrs
 import structlog
 
+from jute.java_text import java_date, java_double, java_hex
 from jute.primitives import decode_ustring
+from jute.zookeeper_version import FULL_VERSION
 from persistence.data_dirs import DataDirs
 from server.client_protocol import FRESH, ClientConnection
 from server.client_sessions import Sessions
@@ -23,12 +25,10 @@ from server.config import FOUR_LETTER_WORDS, ServerConfig
 from server.connection_lines import address_text, brief_line, expiry_text, full_line, reset_counts
 from server.data_tree import signed64
 from server.digest_history import DigestHistory
-from server.java_text import java_date, java_double, java_hex
 from server.metrics import MetricsReader, spelled
 from server.pipeline import Pipeline
 from server.standing import FOLLOWER, OBSERVER, READ_ONLY, STANDALONE, Standing
 from server.watches import Watcher
-from server.zookeeper_version import FULL_VERSION
 
 log = structlog.get_logger()
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from jute.zookeeper_version import FULL_VERSION
 from server import VERSION
-from server.zookeeper_version import FULL_VERSION
 
 UNKNOWN: Final = "<NA>"
 _OPEN_FILES: Final = (Path("/proc/self/fd"), Path("/dev/fd"))

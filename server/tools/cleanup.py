@@ -9,9 +9,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from jute.java_text import java_medium_date, parse_java_int
 from persistence.disk import RealDisk
 from persistence.snapshots import RETAIN_COUNT_MIN, purgeable
-from server.java_text import java_medium_date, parse_java_int
 from server.tools.zoo_cfg_lines import read_lines
 
 USAGE = """\

@@ -8,7 +8,7 @@ from typing import TextIO
 
 import attrs
 
-from server.java_text import parse_java_int
+from jute.java_text import parse_java_int
 from server.tools.java_options import Option, OptionError, parse, usage
 from server.tools.snapshot_tree import NotLoaded, SnapshotTree, load, refuse
 

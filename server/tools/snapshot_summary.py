@@ -5,7 +5,7 @@ from pathlib import Path
 
 import attrs
 
-from server.java_text import parse_java_int
+from jute.java_text import parse_java_int
 from server.tools.snapshot_tree import NotLoaded, SnapshotTree, child_path, load, refuse
 
 USAGE = """\

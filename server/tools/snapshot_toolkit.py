@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jute.client_records import StatPersisted
+from jute.java_hash_order import hash_order, long_hash
+from jute.java_text import java_date, java_hex
 from persistence.file_names import parse_snapshot
-from server.java_text import java_date, java_hex
-from server.tools.java_hash_order import hash_order, long_hash
 from server.tools.snapshot_tree import NotLoaded, SnapshotTree, child_path, load, refuse
 
 USAGE = """\

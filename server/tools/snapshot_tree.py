@@ -10,13 +10,13 @@ from pathlib import Path
 import attrs
 
 from jute.client_records import StatPersisted
+from jute.java_hash_order import hash_order, string_hash
 from jute.record import decode
 from persistence.errors import StorageError
 from persistence.snapshot_format import FileDecoder
 from server.data_tree import STAT_BYTES, DataTree, data_length_of, persisted_stat
 from server.inspect_snapshot import unpacked_chunks
 from server.paths import ROOT
-from server.tools.java_hash_order import hash_order, string_hash
 
 EXIT_UNEXPECTED = 1
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import tzinfo
 
 from jute.client_records import Acl
+from jute.java_text import java_hex, java_short_date
 from jute.opcodes import OpCode
 from jute.txn_records import (
     CloseSessionTxn,
@@ -25,7 +26,6 @@ from jute.txn_records import (
 )
 from persistence.log_format import PAYLOAD_BYTES_MAX
 from server.dump_values import name_of
-from server.java_text import java_hex, java_short_date
 
 _ESCAPES = str.maketrans({"\0": "%00", "\n": "%0A", "\r": "%0D", ",": "%2C", "}": "%7D", "%": "%25"})
 

@@ -254,7 +254,7 @@ def is_running(pid: int) -> bool:
 
 
 def version(_installation: Installation) -> int:
-    from server.zookeeper_version import BUILT, ZOOKEEPER_VERSION
+    from jute.zookeeper_version import BUILT, ZOOKEEPER_VERSION
 
     print(f"Apache ZooKeeper, version {ZOOKEEPER_VERSION} {BUILT}")
     return 0

@@ -16,17 +16,8 @@ import pytest
 from server import VERSION
 
 ROOT = Path(__file__).parents[2]
-SOURCES = (
-    "client",
-    "jute",
-    "persistence",
-    "quorum",
-    "server",
-    "testing",
-    "pyproject.toml",
-    "README.md",
-    "LICENSE",
-)
+PACKAGES = ("client", "jute", "persistence", "quorum", "server", "testing")
+SOURCES = (*PACKAGES, "pyproject.toml", "README.md", "LICENSE")
 
 
 CONNECT_REQUEST = struct.Struct(">iqiqi")  # version, last zxid, timeout, session, then the password

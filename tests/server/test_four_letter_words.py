@@ -18,6 +18,7 @@ from jute.client_records import (
     Id,
 )
 from jute.opcodes import CreateMode, OpCode, Perms
+from jute.zookeeper_version import FULL_VERSION
 from persistence.data_dirs import DataDirs
 from server.client_protocol import ClientConnection
 from server.config import FOUR_LETTER_WORDS, ServerConfig
@@ -26,7 +27,6 @@ from server.four_letter_words import FourLetterWords
 from server.metrics import MetricsReader
 from server.standing import Standing
 from server.summaries import Sizes
-from server.zookeeper_version import FULL_VERSION
 from tests.server.one_server import Client, OneServer
 
 ALL = FOUR_LETTER_WORDS

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from jute.java_hash_order import hash_order, string_hash
 from persistence.snapshot_compression import SNAPPY_MAGIC
 from server.tools import snapshot_comparer, snapshot_summary, snapshot_toolkit
-from server.tools.java_hash_order import hash_order, string_hash
 from tests.server.tools.snapshot_files import ALWAYS, write_snapshot
 
 Tool = Callable[[Sequence[str], Mapping[str, str]], int]

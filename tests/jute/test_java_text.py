@@ -4,7 +4,7 @@ from datetime import UTC, timedelta, timezone
 
 import pytest
 
-from server.java_text import (
+from jute.java_text import (
     java_date,
     java_double,
     java_hex,

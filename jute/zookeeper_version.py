@@ -1,4 +1,4 @@
-"""The version of ZooKeeper that this server stands in for, in the form that clients and tools take apart.
+"""The version of ZooKeeper that these programs stand in for, in the form that clients and tools take apart.
 
 Monitoring checks the number, so the number is ZooKeeper's. The revision is none of Apache's but the SHA-1 of
 "triokeeper", by which the two can be told apart. Triokeeper's own version is `server.VERSION`.

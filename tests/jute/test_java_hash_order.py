@@ -1,6 +1,6 @@
 """The order of Java's sets and maps; the expected numbers and orders were printed by Java 17."""
 
-from server.tools.java_hash_order import hash_order, long_hash, string_hash
+from jute.java_hash_order import hash_order, long_hash, string_hash
 
 
 def test_hashes_of_strings() -> None:

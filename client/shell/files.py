@@ -1,0 +1,35 @@
+"""Files that commands read and write; a dash stands for standard input and output."""
+
+import sys
+from pathlib import Path
+
+from client.shell.failures import CommandFailed
+
+STANDARD = "-"
+
+
+def is_there(name: str) -> bool:
+    return name != STANDARD and Path(name).exists()
+
+
+def read_bytes(name: str) -> bytes:
+    return sys.stdin.buffer.read() if name == STANDARD else Path(name).read_bytes()
+
+
+def read_text(name: str) -> str:
+    try:
+        return read_bytes(name).decode()
+    except UnicodeDecodeError as problem:
+        raise CommandFailed(f"{name}: no text: {problem}") from None
+
+
+def write_bytes(name: str, data: bytes) -> None:
+    """All of it or nothing: a file is replaced once the new one is complete."""
+    if name == STANDARD:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    target = Path(name)
+    written = target.with_name(f".{target.name}.writing")
+    written.write_bytes(data)
+    written.replace(target)

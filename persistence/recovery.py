@@ -20,6 +20,8 @@ the very transaction it is named by.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol
 
@@ -28,7 +30,7 @@ import structlog
 
 from persistence.data_dirs import is_to_fetch, take_initialize_marker
 from persistence.disk import Disk, read_chunks
-from persistence.errors import RESYNC_OR_RESTORE, CorruptSnapshot, DataDirError
+from persistence.errors import RESYNC_OR_RESTORE, CorruptLog, CorruptSnapshot, DataDirError
 from persistence.file_names import LogFile, SnapshotFile, aside_name, is_unfinished
 from persistence.log_format import FILE_HEADER, final_mark, follows, marked_batch_bytes, zxid_of
 from persistence.log_reader import (
@@ -288,10 +290,11 @@ def _replay(
         progress("log", done, total)
 
     missing = {snapshot.zxid: snapshot for snapshot in unusable if snapshot.zxid > start}
-    reader = LogReader(disk, files, after=start, on_read=on_read, gapless_until=max(missing, default=-1))
+    read = partial(LogReader, disk, after=start, on_read=on_read, gapless_until=max(missing, default=-1))
+    reader, payloads = _first_read(read, files, start)
     count = 0
     first: int | None = None
-    for payload in reader:
+    for payload in payloads:
         target.replay(payload)
         count += 1
         first = zxid_of(payload) if first is None else first
@@ -306,6 +309,24 @@ def _replay(
     if not reader.reaches_start:
         _put_aside(disk, log_dir, _ended_before(every, start, first), start)
     return _Replayed(reader.last_zxid, count, reader.gapless_after)
+
+
+def _first_read(
+    read: Callable[[Sequence[LogFile]], LogReader], files: Sequence[LogFile], start: int
+) -> tuple[LogReader, Iterator[bytes]]:
+    """Read up to the first payload behind the snapshot. Damage in a file that ends with the snapshot costs
+    nothing: that file was only to show that the log leads up to it."""
+    reader = read(files)
+    payloads = iter(reader)
+    try:
+        first = list(islice(payloads, 1))
+    except CorruptLog as problem:
+        if len(files) < 2 or files[1].zxid != start + 1:
+            raise
+        log.warning("log_before_snapshot_damaged", problem=str(problem))
+        reader = read(files[1:])
+        payloads, first = iter(reader), []
+    return reader, chain(first, payloads)
 
 
 def _not_replaced(snapshot: SnapshotFile, start: int, last_zxid: int) -> CorruptSnapshot:

@@ -12,7 +12,6 @@ members that are proposed must be on disk before they are acknowledged (`save_ne
 """
 
 import io
-from contextlib import closing
 from pathlib import Path
 
 import structlog
@@ -26,7 +25,6 @@ from quorum.setting_text import BadValue, trimmed
 log = structlog.get_logger()
 
 _DYNAMIC_FILE = "dynamicConfigFile"
-_NEXT_BYTES = 4096  # about as many as it will have
 _SUPERSEDED = (_DYNAMIC_FILE, "peerType")
 _CLIENT_ADDRESS = ("clientPort", "clientPortAddress")
 
@@ -56,18 +54,12 @@ class ConfigFiles:
         except OSError as failure:
             raise self._not_saved(failure) from failure
 
-    def try_next(self) -> None:
-        """See whether `save_next` could do its work now. Raises MembersNotSaved."""
-        trial = self._beside(".dynamic.next.tmp")  # as unfinished as what a crash may leave
-        try:
-            with closing(self._disk.create(trial)) as file:
-                file.write_at(0, bytes(_NEXT_BYTES))
-                file.sync()
-            self._disk.unlink(trial)
-        except OSError as failure:
-            raise self._not_saved(failure) from failure
+    def check_writable(self) -> None:
+        """Raises MembersNotSaved if `save_next` is bound to. Nothing is written: anybody may ask for this."""
+        if not self._disk.is_writable(self._file.parent):
+            raise self._not_saved("the directory is read-only")
 
-    def _not_saved(self, failure: OSError) -> MembersNotSaved:
+    def _not_saved(self, failure: OSError | str) -> MembersNotSaved:
         return MembersNotSaved(
             f"{self.next_file} cannot be written: {failure}. Members change only where every voter can write "
             "beside its configuration file: make room there, or let the server write"

@@ -261,6 +261,9 @@ class Learning:
     def _look_for_mismatch(self) -> bool:
         """Whether digests have told that our tree is wrong, and this leader may help."""
         mismatches = self._replica.digest_mismatches
+        if self.needs_snapshot:  # it is asked for already: this says nothing of what the leader has
+            self._doubts.mismatches = mismatches
+            return False
         if not self._doubts.call_for_snapshot(mismatches, self._epoch, self._leader_id):
             return False
         log.error(
@@ -430,6 +433,7 @@ class Learning:
         if mode == SNAP:
             await self._replica.adopt_snapshot()
             self.needs_snapshot = False
+            self._doubts.mismatches = self._replica.digest_mismatches
         else:
             self._leave_if_tree_is_wrong()
             await self._replica.log_drained()

@@ -96,10 +96,10 @@ class Membership:
         self.last_seen = proposed
         self._tell()
 
-    def try_to_save(self) -> None:
-        """See whether members could be proposed now. Raises MembersNotSaved."""
+    def check_savable(self) -> None:
+        """Raises MembersNotSaved if new members could not be written down."""
         if self._files is not None:
-            self._files.try_next()
+            self._files.check_writable()
 
     def _save_next(self, proposed: Ensemble) -> None:
         """Where the members stay the same, and where we have no vote, nothing depends on it."""

@@ -215,7 +215,7 @@ class Proposals:
         zxid: int,
     ) -> str:
         try:
-            self._membership.try_to_save()
+            self._membership.check_savable()
         except MembersNotSaved as failure:
             log.error("reconfiguration_refused", reason=str(failure))
             raise SystemError_ from failure

@@ -501,3 +501,15 @@ def test_the_remedy_that_gives_up_transactions_works(tmp_path: Path) -> None:
     command = refusal.value.remedy.split("`")[-2]
     subprocess.run(command, shell=True, check=True, stderr=subprocess.DEVNULL)
     assert recover(real, tmp_path, tmp_path, FakeTree(), RecoveryOptions()).zxid == 3
+
+
+@pytest.mark.parametrize("at", [2, 20, 40, 70])
+def test_damage_to_a_log_that_ends_with_the_snapshot_costs_nothing(disk: MemoryDisk, at: int) -> None:
+    """All of it is in the snapshot, and the next log goes on with the very next transaction."""
+    put_log(disk, 1, 2, 3)
+    put_snapshot(disk, 3)
+    put_log(disk, 4, 5)
+    disk._inode(DATA / "log.1").content[at] ^= 1
+    found, tree = recovered(disk)
+    assert (found.zxid, tree.replayed_zxids, found.gapless_after) == (5, [4, 5], 3)
+    assert not disk.exists(DATA / "log.1")

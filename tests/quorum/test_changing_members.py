@@ -443,7 +443,8 @@ async def test_nonsense_ends_the_connection(nursery: trio.Nursery) -> None:
 def cannot_save(ours: LearnerUnderTest | LeaderUnderTest) -> MemoryDisk:
     disk = MemoryDisk()
     disk.put(Path("/conf/zoo.cfg"), b"")
-    disk.faults["create"] = OSError(errno.EROFS, "read-only file system")
+    for operation in ("create", "is_writable"):
+        disk.faults[operation] = OSError(errno.EROFS, "read-only file system")
     ours.membership._files = ConfigFiles(disk, Path("/conf/zoo.cfg"))
     return disk
 

@@ -396,6 +396,27 @@ async def test_a_leader_whose_snapshot_did_not_help_is_not_asked_again(nursery: 
     assert replica.digest_mismatches == 3
 
 
+async def test_a_leader_is_not_judged_before_its_snapshot_is_there(nursery: trio.Nursery) -> None:
+    """More digests are missed on the way to it: by what we had logged, and by what follows the stream."""
+    learner = LearnerUnderTest(nursery)
+    replica, doubts = learner.replica, learner.doubts
+    replica.wrong_digests = {E1 + 1, E1 + 2, E2 + 1}
+    leader = await learner.follows()
+    await in_step(leader)
+    await leader.say(committed(E1 + 1))
+    replica.digest_mismatches += 1
+    again = LearnerUnderTest(nursery, replica, epochs=(1, 1), needs_snapshot=True, doubts=doubts)
+    leader = await again.follows()
+    await leader.say(packet(SNAP, E1 + 1), stream_of([txn(E1 + 1)]), committed(E1 + 2), new_leader())
+    await leader.say(UP_TO_DATE)
+    await leader.hang_up()
+    later = LearnerUnderTest(nursery, replica, epochs=(1, 1), doubts=doubts)
+    leader = await later.follows(2)
+    await in_step(leader, 2)
+    await leader.say(committed(E2 + 1))
+    assert later.learning.needs_snapshot
+
+
 async def test_a_tree_that_was_wrong_at_the_start_is_replaced(nursery: trio.Nursery) -> None:
     replica = FakeReplica(txns(E1 + 1, E1 + 3))
     replica.digest_mismatches = 7

@@ -157,7 +157,8 @@ def test_the_operators_file_is_backed_up(disk: MemoryDisk) -> None:
 
 
 def read_only(disk: MemoryDisk) -> None:
-    disk.faults["create"] = OSError(errno.EROFS, "read-only file system")
+    for operation in ("create", "is_writable"):
+        disk.faults[operation] = OSError(errno.EROFS, "read-only file system")
 
 
 def test_a_configuration_that_cannot_be_written_stops_nobody_while_members_stay(disk: MemoryDisk) -> None:
@@ -179,10 +180,10 @@ def test_new_members_that_cannot_be_saved_are_not_seen(disk: MemoryDisk) -> None
     with pytest.raises(MembersNotSaved, match="make room there, or let the server write"):
         membership.see(with_fourth())
     with pytest.raises(MembersNotSaved):
-        membership.try_to_save()
+        membership.check_savable()
     assert membership.last_seen == at_start()
     disk.faults.clear()
-    membership.try_to_save()
+    membership.check_savable()
     membership.see(with_fourth())
     assert membership.last_seen.version == SECOND
 

@@ -123,6 +123,10 @@ fuzz: setup ## malformed and hostile bytes at the client port
 probes: setup ## 100,000 health probes, a third of them with a late newline: none may get an empty answer
 	$(BIN)/python compat-tests/word_probes.py $(ARGS)
 
+.PHONY: fuzz-peers
+fuzz-peers: setup ## strangers at the quorum and election ports of an ensemble, 10,000 rounds at each
+	$(BIN)/python compat-tests/fuzz_peers.py $(ARGS)
+
 .PHONY: crash
 crash: setup ## kill -9 under load: every acknowledged write must survive
 	$(BIN)/python compat-tests/crash.py $(ARGS)

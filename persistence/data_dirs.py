@@ -58,7 +58,7 @@ def has_fetched(disk: Disk, snap_dir: Path) -> None:
 
 
 def _open(disk: Disk, directory: Path, kind: str, autocreate: bool) -> None:
-    if not disk.exists(directory):
+    if not _is_there(disk, directory, kind):
         if not autocreate:
             raise DataDirError(
                 f"Missing {kind} directory {directory}, automatic data directory creation is disabled "
@@ -79,6 +79,16 @@ def _open(disk: Disk, directory: Path, kind: str, autocreate: bool) -> None:
             f"another server uses this {kind} directory",
             file=directory,
             remedy="Stop it first, or give this server a dataDir of its own",
+        ) from error
+
+
+def _is_there(disk: Disk, directory: Path, kind: str) -> bool:
+    try:
+        return disk.exists(directory)
+    except PermissionError as error:
+        raise DataDirError(
+            f"Cannot enter {kind} directory {directory}: {error.strerror}",
+            remedy="Let the user that runs this server enter it and every directory above it (chmod, chown)",
         ) from error
 
 

@@ -43,14 +43,14 @@ class ConfigFiles:
     def back_up(self) -> None:
         """Keep `F` as the operator wrote it: soon it will no longer list the members."""
         try:
-            replace_file(self._disk, self._beside(".bak"), self._read(self._file))
+            replace_file(self._disk, self._beside(".bak"), self._read(self._file), like=self._file)
         except OSError as failure:
             _report(failure)
 
     def save_next(self, ensemble: Ensemble) -> None:
         """Raises MembersNotSaved."""
         try:
-            replace_file(self._disk, self.next_file, _sorted_lines(config_text(ensemble)))
+            replace_file(self._disk, self.next_file, _sorted_lines(config_text(ensemble)), like=self._file)
         except OSError as failure:
             raise self._not_saved(failure) from failure
 
@@ -88,7 +88,7 @@ class ConfigFiles:
         dynamic = self._beside(f".dynamic.{ensemble.version:x}")
         dropped = _SUPERSEDED + (_CLIENT_ADDRESS if lists_client_address else ())
         try:
-            replace_file(self._disk, dynamic, _sorted_lines(lines))
+            replace_file(self._disk, dynamic, _sorted_lines(lines), like=self._file)
             static = without_members(self._read(self._file), dropped)
             replace_file(self._disk, self._file, static + _naming(dynamic))
         except (OSError, ValueError) as failure:  # ValueError: somebody has spoilt the file meanwhile

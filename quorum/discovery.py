@@ -34,7 +34,7 @@ class EpochAgreement:
         self._verifier = verifier
         self._connected: set[int] = set()
         self._acked: set[int] = set()
-        self._ahead: set[int] = set()  # they made their promise, and will not be counted for it
+        self._lost: set[int] = set()
         self.epoch = -1
         self.is_proposed = False  # step 1 is complete: the epoch will not change any more
         self.is_accepted = False  # step 2 is complete
@@ -57,10 +57,13 @@ class EpochAgreement:
         """
         if self.is_accepted:
             return False
-        if theirs.current_epoch != ALREADY_ACCEPTED:
+        if theirs.current_epoch == ALREADY_ACCEPTED:
+            if not is_observer:
+                self._lost.add(server_id)
+        else:
             if theirs > self._mine:
                 if not is_observer:
-                    self._ahead.add(server_id)
+                    self._lost.add(server_id)
                 raise PeerError(
                     f"server {server_id} is ahead of its leader: epoch {theirs.current_epoch}, "
                     f"zxid {theirs.last_zxid:#x}"
@@ -71,12 +74,12 @@ class EpochAgreement:
         return self.is_accepted
 
     @property
-    def is_hopeless(self) -> bool:
-        """Whether no quorum is left without those that have more history than we.
+    def with_us(self) -> frozenset[int]:
+        """Who has taken step 2."""
+        return frozenset(self._acked)
 
-        Who was elected has none of them among those who elected it. Whom a reconfiguration made leader was
-        chosen by acks, and another's may still have been on their way.
-        """
-        return not self.is_accepted and not self._verifier.contains_quorum(
-            self._verifier.voters - self._ahead
-        )
+    @property
+    def lost(self) -> frozenset[int]:
+        """Who made its promise, as far as was said, and will not be counted for it: it has more history than
+        we, or had made the promise on a connection that broke before we knew."""
+        return frozenset(self._lost - self._acked)

@@ -11,9 +11,6 @@ class MembersNotSaved(PeerError):
     them."""
 
 
-BIND_REMEDY = "Stop whatever uses the port, or correct the server line, or myid"
-
-
 class CannotListen(Exception):
     """The election port cannot be bound, without which this server takes part in no election; or the quorum
     port, without which it is elected again and again and can lead nobody."""

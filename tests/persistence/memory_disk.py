@@ -98,7 +98,7 @@ class MemoryDisk:
         self._act("open", cost=0)
         return MemoryReader(self._inode(path), offset)
 
-    def create(self, path: Path) -> "MemoryFile":
+    def create(self, path: Path, *, like: Path | None = None) -> "MemoryFile":
         self._act("create")
         inode = Inode()
         self._change_names(lambda names: names.__setitem__(path, inode))

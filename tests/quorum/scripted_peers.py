@@ -88,11 +88,11 @@ def show(data: bytes) -> list[str]:
     return shown if used == len(data) else [*shown, data[used:].hex()]
 
 
-async def pass_time(clock: MockClock, seconds: float) -> None:
+async def pass_time(clock: MockClock, seconds: float, step_s: float = 0.5) -> None:
     """In steps that nobody's timer is shorter than."""
     end = trio.current_time() + seconds
     while trio.current_time() < end:
-        clock.jump(min(0.5, end - trio.current_time()))
+        clock.jump(min(step_s, end - trio.current_time()))
         await wait_all_tasks_blocked()
 
 
@@ -253,6 +253,8 @@ class LeaderUnderTest:
     replica: FakeReplica = attrs.field(factory=FakeReplica)
     my_id: int = 2
     epochs: tuple[int, int] = (0, 0)  # accepted, current
+    keeper: EpochKeeper | None = None  # the one of an earlier term of office
+    tries_before: int = 0
     ensemble: Ensemble = attrs.field(factory=ensemble_of)
     last_seen: Ensemble | None = None  # with it, or with `is_dynamic`, the members may change
     is_dynamic: bool = False
@@ -274,7 +276,8 @@ class LeaderUnderTest:
             membership=self.membership,
             network=self.network,
             replica=replica,
-            epochs=keeper,
+            epochs=self.keeper or keeper,
+            tries_before=self.tries_before,
             offload=inline,
             on_established=self.established.append,
         )

@@ -237,13 +237,16 @@ async def test_a_new_leader_that_is_to_be_none_completes_it_and_goes(
     assert ours.leader.successor is None
 
 
-async def test_a_leader_by_appointment_gives_way_to_one_who_knows_more(nursery: trio.Nursery) -> None:
+async def test_a_leader_by_appointment_gives_way_to_one_who_knows_more(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
     """The old leader chose it by the acks it had; the other had logged more by then."""
     two = members(1, 2, version=E1 + 2)
     ours = LeaderUnderTest(nursery, FakeReplica(txns(E1 + 1, E1 + 2)), epochs=(1, 1), ensemble=two)
     await ours.leads()
     old_leader = await ours.joined_by(3, accepted=1, current=1, zxid=E1 + 9)
     await ours.joined_by(1, accepted=1, current=1, zxid=E1 + 3)
+    await pass_time(mock_clock, 1, step_s=0.1)
     assert ours.ended is not None
     assert ours.leader.successor is None
     assert old_leader.is_closed()

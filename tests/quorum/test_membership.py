@@ -4,12 +4,13 @@ import errno
 import io
 from pathlib import Path
 from random import Random
+from stat import S_IMODE
 
 import attrs
 import javaproperties
 import pytest
 
-from persistence.disk import read_chunks
+from persistence.disk import RealDisk, read_chunks
 from persistence.errors import DataDirError
 from quorum.config_files import ConfigFiles, without_members
 from quorum.errors import MembersNotSaved
@@ -250,3 +251,17 @@ def _assert_leads_to_members(disk: MemoryDisk) -> None:
 def test_comments_and_continued_lines_stay_as_they_were() -> None:
     content = b"# one\n! two\na=b\\\n  c\nserver.1 = x\\\n  y\n\ngroup.1:1\nweight.1 1\nk=v\r\n"
     assert without_members(content, ("k",)) == b"# one\n! two\na=b\\\n  c\n\n"
+
+
+def test_what_only_its_owner_may_read_stays_so(tmp_path: Path) -> None:
+    """zoo.cfg may hold the digest of the super user."""
+    file = tmp_path / "zoo.cfg"
+    file.write_bytes(b"dataDir=/data\nserver.1=a:1:2\n")
+    file.chmod(0o600)
+    ensemble = read_ensemble(LISTED, version=SECOND)
+    config_files = ConfigFiles(RealDisk(), file)
+    config_files.back_up()
+    config_files.save_next(ensemble)
+    config_files.save_active(ensemble, lists_client_address=False)
+    assert len(list(tmp_path.iterdir())) == 4
+    assert {S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()} == {0o600}

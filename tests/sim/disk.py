@@ -240,7 +240,7 @@ class MountedDisk:
         self._act("open")
         return OpenedForReading(self, self._inode(path), offset)
 
-    def create(self, path: Path) -> "OpenedForWriting":
+    def create(self, path: Path, *, like: Path | None = None) -> "OpenedForWriting":
         self._act("create")
         inode = Inode()
         self._directory(path).change(lambda names: names.__setitem__(path.name, inode))

@@ -15,7 +15,7 @@ same conversation each time. A stream holds at most WINDOW_BYTES that were not r
 import errno
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from random import Random
 
@@ -405,6 +405,10 @@ class HostNetwork:
             self.check_alive()
             return self._connect(network.hosts[host], port)
         raise TimeoutError(errno.ETIMEDOUT, f"{host} does not answer")
+
+    async def is_at(self, stream: trio.abc.Stream, hosts: Collection[str]) -> bool:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        return isinstance(stream, VirtualStream) and stream.peer_name in hosts
 
     def _connect(self, target: "HostNetwork", port: int) -> VirtualStream:
         listener = target.listeners.get(port)

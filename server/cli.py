@@ -29,11 +29,11 @@ EXIT_UNSOUND_FILE = 1
 
 # Commands that live beside what they run, by module and name: imported when asked for.
 COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {
-    "change-tree-for-tests": ("server.test_control", "change_tree_for_tests"),
+    "change-tree-for-tests": ("server.under_test", "change_tree_for_tests"),
     "cli": ("client.shell.command", "cli"),
     "entrypoint": ("server.container.command", "entrypoint"),
     "scripts": ("server.tools.scripts_command", "scripts"),
-    "serve-for-tests": ("server.test_control", "serve_for_tests"),
+    "serve-for-tests": ("server.under_test", "serve_for_tests"),
     "status": ("client.status.command", "status"),
     "zkcli": ("client.zkcli.command", "zkcli"),
 }

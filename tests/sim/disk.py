@@ -375,7 +375,7 @@ class VirtualOffload:
         self._turn = trio.Lock()
         self._working: trio.CancelScope | None = None
 
-    def _run(self, fn: Callable[[*Ts], T], *args: *Ts) -> T:
+    def run_now(self, fn: Callable[[*Ts], T], *args: *Ts) -> T:
         self._mounted.is_offloaded = True
         try:
             return fn(*args)
@@ -389,8 +389,8 @@ class VirtualOffload:
                 delay = disk.draw_sync_s()
                 if disk.chance.random() < 0.5:
                     await trio.sleep(delay)
-                    return self._run(fn, *args)
-                result = self._run(fn, *args)
+                    return self.run_now(fn, *args)
+                result = self.run_now(fn, *args)
                 await trio.sleep(delay)
                 return result
         raise Killed
@@ -417,7 +417,7 @@ class BegunVirtually:
 
     def _run(self) -> None:
         try:
-            self._fn()
+            self._offload.run_now(self._fn)
         except (OSError, StorageError) as failure:
             self._failure = failure
 

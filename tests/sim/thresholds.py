@@ -14,7 +14,8 @@ _SHARE = 0.25  # how many of them are small in a seed that has small ones
 
 _CHOICES: dict[str, tuple[int, ...]] = {
     "quorum.learner_sync._TREE_BURST_BYTES": (64, 512, 4096),
-    "quorum.learner_sync._TXNS_BURST_BYTES": (64, 512),
+    "quorum.learner_sync._TXNS_BURST_BYTES_MIN": (64, 512),
+    "quorum.learner_sync._TXNS_BURST_BYTES_MAX": (64, 512),
     "quorum.learner_sync._QUEUED_BYTES_MAX": (64, 1024),
     "quorum.learner_sync._WAITING_BYTES_CALM": (256, 4096),
     "quorum.learner_links.QUEUED_BYTES_MAX": (30_000, 200_000),

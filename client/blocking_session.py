@@ -63,6 +63,9 @@ class BlockingSession(Requester):
         except OSError as problem:
             self.last_problem = ConnectionError(f"{host_port(*address)}: {problem.strerror or problem}")
             return False
+        except UnicodeError:
+            self.last_problem = ConnectionError(f"{host_port(*address)}: no host can have this name")
+            return False
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setblocking(False)
         self.address = address

@@ -9,6 +9,7 @@ from client import requests
 from client.acls import OPEN_ACL_UNSAFE
 from client.errors import NodeExists, NoNode, ServerError
 from client.multi import ANY_VERSION, Create, Delete, SetData
+from client.option_types import VERSION
 from client.paths import Chroot, join
 from client.requester import Requester
 from client.requests import AnyRequest
@@ -228,7 +229,7 @@ async def export_command(shell: Shell, path: str, file: str) -> None:
 @shell_command("import")
 @click.argument("file")
 @click.argument("path")
-@click.option("-v", "--version", default=ANY_VERSION, help="Only if the node has this version.")
+@click.option("-v", "--version", default=ANY_VERSION, type=VERSION, help="Only if the node has this version.")
 @click.option("-c", "--create", is_flag=True, help="Create the node if it is not there.")
 async def import_command(shell: Shell, file: str, path: str, version: int, create: bool) -> None:
     """Replace a node's data by a file's, byte for byte; - is standard input."""

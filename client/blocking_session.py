@@ -47,12 +47,15 @@ class BlockingSession(Requester):
         """Try one server after the other until one accepts the session; raises TimeoutError."""
         deadline = time.monotonic() + wait_s
         hosts = random.sample(self.servers.hosts, len(self.servers.hosts))
+        share_s = min(
+            self._conversation.connect_timeout_s, wait_s / len(hosts)
+        )  # so that all have their turn
         while True:
             for address in hosts:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     raise self._not_reached(wait_s)
-                if self._connect_to(address, min(left_s, self._conversation.connect_timeout_s)):
+                if self._connect_to(address, min(left_s, share_s)):
                     return
             time.sleep(max(0.0, min(ROUND_PAUSE_S, deadline - time.monotonic())))
 

@@ -244,3 +244,18 @@ def test_a_lock_ends_with_the_last_server() -> None:
             assert holder.wait(SECONDS_MAX) == 3
             assert holder.stderr is not None
             assert b"was lost: the command was ended" in holder.stderr.read()
+
+
+@pytest.mark.parametrize("words", [["get", "/x"], ["grep", "red", "/"]])
+def test_data_cannot_command_a_terminal(cli: Cli, start: Start, words: list[str]) -> None:
+    """A pipe gets every byte; a terminal is shown what it would have obeyed."""
+    cli.ok("create", "/x", "\x1b[31mred\udcff")
+    ours, theirs = pty.openpty()
+    process = start(*words, stdout=theirs)
+    os.close(theirs)
+    assert process.wait(SECONDS_MAX) == 0
+    seen = os.read(ours, 65536)
+    os.close(ours)
+    assert b"\\x1b[31mred" in seen
+    assert b"\x1b" not in seen
+    assert b"\x1b[31mred" in cli.run(*words).stdout_bytes

@@ -1,6 +1,7 @@
 """Numbers on the command line that fit what they are for: others are a mistake of whoever typed them."""
 
 import math
+from typing import Any
 
 import click
 
@@ -18,9 +19,7 @@ class Seconds(click.FloatRange):
     def __init__(self, min_s: float) -> None:
         super().__init__(min_s, SECONDS_MAX)
 
-    def convert(
-        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds: float = super().convert(value, param, ctx)
         if math.isnan(seconds):
             self.fail(f"{value!r} is no number.", param, ctx)

@@ -37,7 +37,10 @@ def _parse_auths(
     for text in texts:
         if ":" not in text:
             raise click.BadParameter(f"{text!r}: expected SCHEME:CREDENTIALS, e.g. digest:user:password")
-    return tuple((scheme, auth.encode(errors="surrogateescape")) for scheme, _, auth in (text.partition(":") for text in texts))
+    return tuple(
+        (scheme, auth.encode(errors="surrogateescape"))
+        for scheme, _, auth in (text.partition(":") for text in texts)
+    )
 
 
 @click.group(cls=ShellCommands, invoke_without_command=True)

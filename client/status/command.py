@@ -51,13 +51,9 @@ def _usage_errors() -> Iterator[None]:
 @click.argument("servers", required=False, metavar="[HOST:PORT,...]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of the table.")
 @click.option("--ready", is_flag=True, help="Only: does this one server serve, in a quorum? Says nothing.")
-@click.option(
-    "--wait", "wait_s", type=Seconds(0), metavar="SECONDS", help="Wait for exit code 0, so long."
-)
+@click.option("--wait", "wait_s", type=Seconds(0), metavar="SECONDS", help="Wait for exit code 0, so long.")
 @click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
-@click.option(
-    "--every", "every_s", default=2.0, show_default=True, type=Seconds(0.1), help="With --watch."
-)
+@click.option("--every", "every_s", default=2.0, show_default=True, type=Seconds(0.1), help="With --watch.")
 @click.option(
     "--timeout",
     "timeout_s",

@@ -2,8 +2,8 @@
 
 The lock is Kazoo's recipe, and Kazoo's locks on the same path exclude ours: every contender has an ephemeral
 sequential node below the path; the one with the smallest number holds the lock, each other waits for the one
-before it. If the session is lost the lock is lost, so the command is ended. A session that has no connection for
-too long counts as lost: the ensemble, where it still has a quorum, gives the lock to the next one, and cannot tell us.
+before it. If the session is lost the lock is lost, so the command is ended. A session without a connection
+counts as lost after a while: a quorum elsewhere gives the lock to the next one, and cannot tell us.
 """
 
 import os
@@ -35,9 +35,7 @@ TERMINATION_S = 10.0
 @shell_command("lock", context_settings={"ignore_unknown_options": True})
 @click.argument("path")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option(
-    "--timeout", "timeout_s", type=Seconds(0), metavar="SECONDS", help="Give up then: exit code 1."
-)
+@click.option("--timeout", "timeout_s", type=Seconds(0), metavar="SECONDS", help="Give up then: exit code 1.")
 async def lock_command(shell: TrioShell, path: str, command: tuple[str, ...], timeout_s: float | None) -> int:
     """Run COMMAND while holding the lock PATH, and end with its exit code.
 

@@ -61,7 +61,7 @@ def test_a_file_deeper_than_the_stack(cli: Cli, tmp_path: Path) -> None:
 
 def test_streams_that_are_closed(cli: Cli) -> None:
     cli.ok("create", "/x", "old")
-    for words in ('get /x --json >&-', 'get /x >&- 2>&-', '<&-', 'set /x - <&-'):
+    for words in ("get /x --json >&-", "get /x >&- 2>&-", "<&-", "set /x - <&-"):
         shell = ["bash", "-c", f'"$@" {words}', "bash", *COMMAND, "-s", cli.hosts]
         done = subprocess.run(shell, capture_output=True, cwd=CHECKOUT, check=False)
         assert (done.returncode, done.stderr) == (0, b"")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from client.status.members import Address
 
 WAIT_PAUSE_S = 0.25
+EXIT_BROKEN_PIPE = 141  # as a shell tells of SIGPIPE
 
 
 class WrongUse(click.UsageError):
@@ -94,7 +95,11 @@ def status(
         if len(addresses) != 1:
             raise click.UsageError("--ready is about one server: name one HOST:PORT")
         sys.exit(_wait_until_ready(addresses[0], wait_s or 0.0, timeout_s))
-    sys.exit(_show(addresses, as_json, wait_s, every_s if watch else None, timeout_s))
+    try:
+        sys.exit(_show(addresses, as_json, wait_s, every_s if watch else None, timeout_s))
+    except BrokenPipeError:  # click would end with 1, which means that a member is missing
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_BROKEN_PIPE)
 
 
 def _addresses(servers: str | None) -> "list[Address]":

@@ -17,7 +17,7 @@ from functools import partial
 import click
 import trio
 
-from client.errors import ServerError
+from client.errors import NoNode, ServerError
 from client.option_types import Seconds
 from client.paths import join
 from client.session import Session
@@ -30,6 +30,7 @@ from jute.opcodes import CreateMode
 _SEQUENCE = re.compile(r"(-?\d{10})\Z")
 SIGNAL_EXIT_BASE = 128
 TERMINATION_S = 10.0
+RELEASE_S = 2.0
 
 
 @shell_command("lock", context_settings={"ignore_unknown_options": True})
@@ -58,7 +59,7 @@ async def lock_command(shell: TrioShell, path: str, command: tuple[str, ...], ti
                 raise CommandFailed(f"{path}: somebody else held the lock for {timeout_s:g} s")
             return await _run(command, session, changed)
         finally:
-            with trio.move_on_after(2, shield=True):
+            with trio.CancelScope(shield=True):
                 await _release(session, node)
 
 
@@ -172,5 +173,9 @@ async def _end(process: trio.Process) -> None:
 
 
 async def _release(session: Session, node: str) -> None:
-    with suppress(ServerError):  # then it goes with the session
-        await session.delete(node)
+    """Delete the node or, if that cannot be done now, end the session that it belongs to."""
+    with trio.move_on_after(RELEASE_S), suppress(ServerError):
+        with suppress(NoNode):
+            await session.delete(node)
+        return
+    await session.close()

@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := client jute persistence quorum server testing tests bench compat-tests scripts
 COMPILED := build/compiled
+PURE := HATCH_BUILD_NO_HOOKS=true
 
 .PHONY: help
 help: ## list the targets
@@ -29,7 +30,7 @@ $(READY): pyproject.toml
 	        echo "Python's venv module is missing; on Debian: sudo apt-get install python3-venv" >&2; exit 1; \
 	    fi
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PURE) $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 .PHONY: run
@@ -78,6 +79,10 @@ sim: setup ## whole ensembles under faults on virtual clocks, networks and disks
 	$(BIN)/python -m tests.sim.run --seeds $(SEEDS) --minutes $(MINUTES) --jobs $(JOBS) $(if $(SEED),--trace) \
 	    $(if $(STANDALONE),--standalone) $(if $(PLANT),--plant $(PLANT)) $(ARGS)
 
+.PHONY: sim-plants
+sim-plants: setup ## every bug of tests/sim/plants.py planted in turn: which seed finds it, and after how long (PLANTS="a b" for some)
+	$(BIN)/python -m tests.sim.run_plants $(PLANTS) --minutes $(MINUTES) --jobs $(JOBS) $(ARGS)
+
 .PHONY: compat
 compat: setup ## stock clients and tools against this server and against Apache's
 	$(BIN)/python -m pytest compat-tests
@@ -118,15 +123,36 @@ fuzz: setup ## malformed and hostile bytes at the client port
 probes: setup ## 100,000 health probes, a third of them with a late newline: none may get an empty answer
 	$(BIN)/python compat-tests/word_probes.py $(ARGS)
 
+.PHONY: fuzz-peers
+fuzz-peers: setup ## strangers at the quorum and election ports of an ensemble, 10,000 rounds at each
+	$(BIN)/python compat-tests/fuzz_peers.py $(ARGS)
+
 .PHONY: crash
 crash: setup ## kill -9 under load: every acknowledged write must survive
 	$(BIN)/python compat-tests/crash.py $(ARGS)
 
 .PHONY: wheel
-wheel: setup ## the installable package, in dist/
+wheel: setup ## the installable package in dist/, its hot modules compiled for this Python and platform
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+.PHONY: wheel-pure
+wheel-pure: setup ## the installable package in dist/ that runs on any Python and platform
+	$(PURE) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+.PHONY: image
+image: setup ## the image triokeeper:latest, in the Docker engine that runs or in one that is started for it
+	$(BIN)/python -m scripts.docker_image
+
+.PHONY: docker-test
+docker-test: setup ## the image against real containers: variables, volumes, scripts, ensembles, migration
+	$(BIN)/python -m pytest compat-tests/docker -m '' $(ARGS)
+
+.PHONY: docker-engine-stop
+docker-engine-stop: setup ## end the Docker engine that make image started, if it did
+	$(BIN)/python -m scripts.docker_engine stop
 
 .PHONY: clean
 clean: ## remove what the other targets made (not ./data)
+	test ! -e build/docker-engine/dockerd.pid || $(BIN)/python -m scripts.docker_engine stop
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

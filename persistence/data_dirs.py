@@ -12,6 +12,7 @@ from persistence.errors import DataDirError
 
 _VERSION_DIR = "version-2"
 _INITIALIZE_MARKER = "initialize"
+_FETCH_MARKER = "fetch-from-leader"
 
 
 @attrs.frozen
@@ -43,8 +44,21 @@ def take_initialize_marker(disk: Disk, log_dir: Path) -> bool:
     return True
 
 
+def is_to_fetch(disk: Disk, snap_dir: Path) -> bool:
+    """Has the operator told this server to take everything from its leader?"""
+    return disk.exists(snap_dir.parent / _FETCH_MARKER)
+
+
+def has_fetched(disk: Disk, snap_dir: Path) -> None:
+    """Remove the operator's mark, if it is there: a leader's history is on disk."""
+    marker = snap_dir.parent / _FETCH_MARKER
+    if disk.exists(marker):
+        disk.unlink(marker)
+        disk.sync_directory(marker.parent)
+
+
 def _open(disk: Disk, directory: Path, kind: str, autocreate: bool) -> None:
-    if not disk.exists(directory):
+    if not _is_there(disk, directory, kind):
         if not autocreate:
             raise DataDirError(
                 f"Missing {kind} directory {directory}, automatic data directory creation is disabled "
@@ -65,6 +79,16 @@ def _open(disk: Disk, directory: Path, kind: str, autocreate: bool) -> None:
             f"another server uses this {kind} directory",
             file=directory,
             remedy="Stop it first, or give this server a dataDir of its own",
+        ) from error
+
+
+def _is_there(disk: Disk, directory: Path, kind: str) -> bool:
+    try:
+        return disk.exists(directory)
+    except PermissionError as error:
+        raise DataDirError(
+            f"Cannot enter {kind} directory {directory}: {error.strerror}",
+            remedy="Let the user that runs this server enter it and every directory above it (chmod, chown)",
         ) from error
 
 

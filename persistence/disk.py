@@ -13,8 +13,9 @@ dropped the pages and would report success the second time.
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from stat import S_IMODE
 from typing import Protocol
 
 # Small: what is read is taken apart by a thread that keeps the interpreter to itself meanwhile, and a leader
@@ -57,12 +58,15 @@ class Disk(Protocol):
 
     def open(self, path: Path, offset: int = 0) -> ReadableFile: ...
 
-    def create(self, path: Path) -> WritableFile:
-        """A new empty file; one of the same name is emptied."""
+    def create(self, path: Path, *, like: Path | None = None) -> WritableFile:
+        """A new empty file; one of the same name is emptied. Who may read it is as with `like`, if that is
+        there."""
         ...
 
-    def truncate(self, path: Path, size: int) -> None:
-        """Cut the file to `size` bytes, durably."""
+    def truncate(self, path: Path, size: int, ending: bytes = b"") -> None:
+        """Let the file have `size` bytes and these behind them, durably.
+
+        After a crash the file is as it was, or has the ending at its place, and maybe more behind it."""
         ...
 
     def sync_file(self, path: Path) -> None:
@@ -85,12 +89,25 @@ class Disk(Protocol):
         ...
 
 
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
 class RealFile:
     """A WritableFile of the operating system."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, like: Path | None = None) -> None:
         self._path = path
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        model = _status(like) if like is not None else None
+        mode = 0o644 if model is None else 0o600  # until it is as its model, nobody else may look
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        if model is not None:
+            with suppress(PermissionError):  # it was another's: then it becomes ours
+                os.fchown(self._fd, model.st_uid, model.st_gid)
+            os.fchmod(self._fd, S_IMODE(model.st_mode))
 
     def write_at(self, offset: int, data: bytes) -> None:
         try:
@@ -143,13 +160,16 @@ class RealDisk:
         file.seek(offset)
         return file
 
-    def create(self, path: Path) -> WritableFile:
-        return RealFile(path)
+    def create(self, path: Path, *, like: Path | None = None) -> WritableFile:
+        return RealFile(path, like)
 
-    def truncate(self, path: Path, size: int) -> None:
+    def truncate(self, path: Path, size: int, ending: bytes = b"") -> None:
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            os.ftruncate(fd, size)
+            if ending:
+                os.pwrite(fd, ending, size)
+                os.fsync(fd)
+            os.ftruncate(fd, size + len(ending))
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -189,8 +209,11 @@ class RealDisk:
         self._locks[path] = fd  # the lock lasts as long as the descriptor
 
 
-# macOS has no fdatasync; its fsync covers more than we ask for.
-_sync_data = getattr(os, "fdatasync", os.fsync)
+def _sync_data(fd: int) -> None:
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)  # macOS: it covers more than we ask for
 
 
 def read_chunks(disk: Disk, path: Path, offset: int = 0) -> Iterator[bytes]:
@@ -200,10 +223,11 @@ def read_chunks(disk: Disk, path: Path, offset: int = 0) -> Iterator[bytes]:
             yield chunk
 
 
-def replace_file(disk: Disk, path: Path, content: bytes) -> None:
-    """Give the file new content: after a crash it has the old or the new one, once returned the new one."""
+def replace_file(disk: Disk, path: Path, content: bytes, *, like: Path | None = None) -> None:
+    """Give the file new content: after a crash it has the old or the new one, once returned the new one. Who
+    may read it stays as it was, or as with `like`."""
     unfinished = path.with_name(path.name + ".tmp")
-    with closing(disk.create(unfinished)) as file:
+    with closing(disk.create(unfinished, like=like or path)) as file:
         file.write_at(0, content)
         file.sync()
     disk.rename(unfinished, path)

@@ -3,9 +3,13 @@
 `acceptedEpoch` is the highest epoch this server has promised to follow, `currentEpoch` that of the last
 leader whose history it took over. Both are decimal text in the snapshot directory. A promise is written here
 before it is made: file first, memory and network after.
+
+A promise that a damaged disk changes is one that is broken. Apache reads the first line alone, as Java reads
+a number, so ours says `+7` and has a second line with a check of the first; without the `+` there is none.
 """
 
 from pathlib import Path
+from zlib import crc32
 
 import attrs
 import structlog
@@ -17,6 +21,12 @@ log = structlog.get_logger()
 
 ACCEPTED_EPOCH = "acceptedEpoch"
 CURRENT_EPOCH = "currentEpoch"
+
+
+_REMEDIES = {
+    ACCEPTED_EPOCH: "Write the highest acceptedEpoch of all members into it, as a plain number",
+    CURRENT_EPOCH: "Remove it: the epoch of the last transaction takes its place",
+}
 
 
 @attrs.frozen
@@ -32,16 +42,25 @@ def read_epoch(disk: Disk, snap_dir: Path, name: str) -> int | None:
         return None
     content = b"".join(read_chunks(disk, path))
     line = content.split(b"\n", 1)[0].strip()
-    if not line.isdigit():
+    number = line.removeprefix(b"+")
+    is_damaged = number != line and content != _checked(line)
+    if is_damaged or not number.isdigit():
         raise DataDirError(
-            f"{line[:40]!r} is not an epoch", file=path, remedy=f"It must be a number. {RESYNC_OR_RESTORE}"
+            f"{content[:40]!r} is not an epoch. Promises to other servers could be broken without it",
+            file=path,
+            offset=0,
+            remedy=_REMEDIES[name],
         )
-    return int(line)
+    return int(number)
+
+
+def _checked(line: bytes) -> bytes:
+    return line + b"\ncrc32 %08x\n" % crc32(line)
 
 
 def write_epoch(disk: Disk, snap_dir: Path, name: str, epoch: int) -> None:
     """Replace the epoch, atomically and durably."""
-    replace_file(disk, snap_dir / name, str(epoch).encode())
+    replace_file(disk, snap_dir / name, _checked(b"+%d" % epoch))
 
 
 def load_epochs(disk: Disk, snap_dir: Path, last_zxid: int) -> Epochs:

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 RESYNC_OR_RESTORE = (
-    "If this server belongs to an ensemble, move its version-2 directories away and let it fetch the data "
-    "from the leader; a standalone server needs a backup"
+    "If this server belongs to an ensemble, create an empty file `fetch-from-leader` in its dataDir and "
+    "start it: it takes everything from its leader, and does not vote before; a standalone server needs a "
+    "backup"
 )
 
 

@@ -13,6 +13,7 @@ _SNAPSHOT = re.compile(r"snapshot\.([0-9a-fA-F]{1,16})(?:\.(gz|snappy))?")
 
 UNFINISHED_LOG_PREFIX = "unfinished-"
 UNFINISHED_SUFFIX = ".tmp"
+_ASIDE_PREFIX = "aside-"
 
 
 class Compression(Enum):
@@ -50,6 +51,20 @@ def unfinished_log_name(zxid: int) -> str:
     Apache takes any name that starts with `log.` and a number for a log, so the mark must come first.
     """
     return UNFINISHED_LOG_PREFIX + log_name(zxid)
+
+
+def aside_name(name: str) -> str:
+    """Of a log or snapshot that no server is to read any more, and somebody may still want to look at."""
+    return _ASIDE_PREFIX + name
+
+
+def parse_aside(path: Path) -> int | None:
+    """The zxid of a log or snapshot that was put aside; None if this is none."""
+    if not path.name.startswith(_ASIDE_PREFIX):
+        return None
+    original = path.with_name(path.name.removeprefix(_ASIDE_PREFIX))
+    found = parse_log(original) or parse_snapshot(original)
+    return None if found is None else found.zxid
 
 
 def snapshot_name(zxid: int, compression: Compression) -> str:

@@ -1,12 +1,19 @@
 """A transaction log file as bytes.
 
-    file     header entry* zeros
-    header   "ZKLG"  i32 version 2  i64 database 0
+    file     header entry* mark zeros
+    header   "ZKLG"  i32 version 2  i64 database
     entry    i64 Adler-32 of the payload  i32 length  payload  "B"
     payload  i64 session  i32 cxid  i64 zxid  i64 time  i32 type  record...
+    mark     check of the rest and of its place (3 bytes)  i32 size of the last batch  "k"  i32 0
 
 All integers are big-endian. The zeros are space reserved ahead of the entries, so a length of zero means
 "nothing was written here". The checksum covers the payload alone: a wrong length shows only by a missing "B".
+
+Apache's files have no mark, and 0 for the database, which nobody reads. Ours say there that they are marked,
+and by how much they grow. The mark is written with each batch, behind it, and written over by the next: where
+a checksum would be, in front of a length of zero, so that for Apache the file ends there. It shows that the
+last batch was written to its end, and where that batch began; without it nobody could tell entries that were
+synced and lost from those of a write that a crash interrupted.
 
 Pure: bytes in, entries out. What an ill-formed end means is decided in torn_tail.py and by the readers.
 """
@@ -15,7 +22,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from struct import Struct
 from typing import Final
-from zlib import adler32
+from zlib import adler32, crc32
 
 from librt.strings import BytesWriter, read_i64_be, write_i32_be, write_i64_be
 
@@ -28,6 +35,12 @@ PAYLOAD_BYTES_MAX: Final = 256 << 20  # far above any jute.maxbuffer in use: a l
 _entry_head: Final = Struct(">QI")
 _ZXID_OFFSET: Final = 12
 _END_MARK: Final = 0x42
+
+
+MARK_BYTES: Final = 12
+_MARK_SHOWN_BYTES: Final = 8  # the rest is zeros, which cannot be told from those behind them
+_MARKED: Final = b"TK\0\1"
+_MARK_END: Final = b"k"
 
 
 class End(Enum):
@@ -49,6 +62,42 @@ def follows(previous: int, zxid: int) -> bool:
 
 def is_header(head: bytes) -> bool:
     return head[:8] == FILE_HEADER[:8] and len(head) >= len(FILE_HEADER)
+
+
+def marked_header(preallocate_bytes: int) -> bytes:
+    """The header of a file with marks that grows by so much at a time, or as it is written."""
+    return FILE_HEADER[:8] + _MARKED + max(preallocate_bytes, 0).to_bytes(8, "big")[4:]
+
+
+def growth_of(head: bytes) -> int | None:
+    """By how much the file with this header grows at a time; None if it has no marks."""
+    return int.from_bytes(head[12:16], "big") if head[8:12] == _MARKED else None
+
+
+def without_marks(head: bytes) -> bytes:
+    """The header for a copy of the file that has its entries alone: like one of Apache's."""
+    return head[:8] + FILE_HEADER[8:] if growth_of(head) is not None else head
+
+
+def mark_behind(batch_bytes: int, offset: int) -> bytes:
+    """The mark of a batch of this size that ends at `offset`."""
+    size = batch_bytes.to_bytes(4, "big")
+    return crc32(size, offset).to_bytes(4, "big")[:3] + size + _MARK_END + bytes(4)
+
+
+def marked_batch_bytes(data: bytes, offset: int) -> int | None:
+    """The size of the batch whose mark `data` begins with, at `offset` in the file; None if that is none."""
+    size = int.from_bytes(data[3:7], "big")
+    mark = mark_behind(size, offset)
+    return size if data[:MARK_BYTES].ljust(MARK_BYTES, b"\0") == mark else None
+
+
+def final_mark(tail: bytes, offset: int) -> tuple[int, int] | None:
+    """Where in `tail`, which has no zeros at its end and starts at `offset`, the mark at its end is, and the
+    size of the batch before it; None if there is none."""
+    at = len(tail) - _MARK_SHOWN_BYTES
+    size = marked_batch_bytes(tail[at:], offset + at) if at >= 0 else None
+    return None if size is None else (at, size)
 
 
 def encode_entries(payloads: Sequence[bytes]) -> bytes:
@@ -80,6 +129,14 @@ def claimed_entry_size(data: bytes, at: int) -> int:
     if len(data) - at < _entry_head.size:
         return len(data) - at + 1
     return ENTRY_OVERHEAD_BYTES + int(_entry_head.unpack_from(data, at)[1])
+
+
+def is_whole_but_for_its_length(data: bytes) -> bool:
+    """Do all but the length of an entry, which must be wrong, stand in `data` from its start to its end?"""
+    payload = data[_entry_head.size : -1]
+    if len(payload) < TXN_HEADER_BYTES or data[-1] != _END_MARK:
+        return False
+    return adler32(payload) == int(_entry_head.unpack_from(data)[0])
 
 
 class EntryScanner:

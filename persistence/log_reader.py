@@ -1,12 +1,16 @@
 """Reading the transaction log, across its files.
 
-A file ends at its first entry that is not sound and the next file goes on from there: a server that
-restarts after a crash never writes into an old file. So a tear between two files is harmless exactly when
-nothing is missing between them, which the zxids tell. Anything else is a hole, and a log with a hole is
-refused: replaying what lies beyond it would give a tree that never existed.
+A server that restarts after a crash never writes into an old file, and this one cuts off an unfinished write
+before it begins the next file. Apache does not, so bytes may lie behind the last sound entry of a file that
+is not the newest. They are harmless exactly when the next file goes on with the very next zxid. Anything else
+is damage, also where the next file begins an epoch: nobody can tell what is missing then. Like a hole between
+two files it is refused: replaying what lies beyond would give a tree that never existed.
 
 A gap *inside* a file is not loss but history (some versions of Apache left transactions out when they
-synchronised a follower); those are read on with a warning, as Apache does.
+synchronised a follower, and none begins a new file when it was sent a snapshot); those are read on with a
+warning, as Apache does. But from what lies before a gap nobody may be brought up to date. Behind a snapshot
+the first zxid of an epoch leaves no gap: a server that was sent more than it logged has a snapshot of that.
+Before the snapshot it may hide one, so there only the very next zxid leaves none.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +20,20 @@ from pathlib import Path
 import attrs
 import structlog
 
-from persistence.disk import READ_CHUNK_BYTES, Disk
+from persistence.disk import READ_CHUNK_BYTES, Disk, read_chunks
 from persistence.errors import RESYNC_OR_RESTORE, CorruptLog
 from persistence.file_names import LogFile, parse_log
-from persistence.log_format import FILE_HEADER, End, EntryScanner, follows, is_header, zxid_of
+from persistence.log_format import (
+    FILE_HEADER,
+    End,
+    EntryScanner,
+    follows,
+    growth_of,
+    is_header,
+    mark_behind,
+    marked_batch_bytes,
+    zxid_of,
+)
 
 log = structlog.get_logger()
 
@@ -77,7 +91,10 @@ class LogReader:
 
     Once exhausted, `last_zxid` is that of the newest entry (or `after`), and `tail` tells where the last
     file's entries end; what lies beyond is for the caller to judge. `live_end`, if given, is how much of the
-    last file is durable: all of that must be sound.
+    last file is durable: all of that must be sound. Up to `gapless_until` no gap is history.
+
+    `gapless_after` is then the zxid from which on the log is known to lack nothing, and `reaches_start` says
+    whether the entry `after` is among those read.
     """
 
     def __init__(
@@ -88,10 +105,17 @@ class LogReader:
         after: int,
         start: int = len(FILE_HEADER),
         live_end: int | None = None,
+        gapless_until: int = -1,
         on_read: Callable[[int], None] = lambda bytes_read: None,
     ) -> None:
         self.last_zxid = after
+        self.gapless_after = after
+        self.reaches_start = False
         self.tail: Tail | None = None
+        self._after = after
+        self._gapless_until = gapless_until
+        self._run_last = -1  # the last entry up to `after`,
+        self._run_first = -1  # and the first of those that lead to it one by one
         self._disk = disk
         self._files = files
         self._start = start
@@ -100,17 +124,15 @@ class LogReader:
 
     def __iter__(self) -> Iterator[bytes]:
         previous: LogFile | None = None
-        for file in self._files:
-            is_last = file is self._files[-1]
+        for number, file in enumerate(self._files, 1):
+            is_last = number == len(self._files)
             scanner = EntryScanner(len(FILE_HEADER) if previous is not None else self._start)
             yield from self._read_file(file, scanner, previous, self._live_end if is_last else None)
             if is_last:
                 self.tail = Tail(file, scanner.offset)
                 self._check_live_end(file, scanner)
-            elif scanner.end is End.BAD_CHECKSUM:
-                raise damaged(file, scanner.offset, self.last_zxid)
-            elif scanner.end is End.TORN:
-                log.warning("log_torn_in_earlier_file", file=str(file.path), offset=scanner.offset)
+            else:
+                self._check_earlier_end(file, scanner, self._files[number])
             previous = file
 
     def _read_file(
@@ -126,13 +148,47 @@ class LogReader:
                         self._note_gap(file, zxid, is_first, previous)
                     self.last_zxid = zxid
                     yield payload
+                elif zxid <= self._after:
+                    self._note_before_start(zxid)
                 is_first = False
 
+    def _note_before_start(self, zxid: int) -> None:
+        if zxid != self._run_last + 1:
+            self._run_first = zxid
+        self._run_last = zxid
+        if zxid == self._after:
+            self.reaches_start = True
+            self.gapless_after = self._run_first
+
     def _note_gap(self, file: LogFile, zxid: int, is_first: bool, previous: LogFile | None) -> None:
-        if not is_first:
-            log.warning("log_skips_zxids", file=str(file.path), after=hex(self.last_zxid), next=hex(zxid))
-        elif previous is not None:
+        if is_first and previous is not None:
             raise hole(f"{previous.path.name} and what came before it end", self.last_zxid, file, zxid)
+        if self.last_zxid < self._gapless_until:
+            raise hole("what came before ends", self.last_zxid, file, zxid)
+        log.warning("log_skips_zxids", file=str(file.path), after=hex(self.last_zxid), next=hex(zxid))
+        self.gapless_after = zxid
+
+    def _check_earlier_end(self, file: LogFile, scanner: EntryScanner, following: LogFile) -> None:
+        """What lies behind the last sound entry must be the mark of its batch, or nothing where there are no
+        marks; or something the next file repeats."""
+        rest = read_to_last_nonzero(self._disk, file.path, scanner.offset)
+        if marked_growth(self._disk, file) is None:
+            is_complete = not rest
+        else:
+            is_complete = marked_batch_bytes(rest, scanner.offset) is not None
+        if is_complete or self.ends_with_start(file, scanner.offset):
+            return
+        if scanner.end is End.BAD_CHECKSUM or following.zxid > self.last_zxid + 1:
+            raise damaged(file, scanner.offset, self.last_zxid)
+        log.warning("log_torn_in_earlier_file", file=str(file.path), offset=scanner.offset)
+
+    def ends_with_start(self, file: LogFile, offset: int) -> bool:
+        """Is the entry `after` the last one of the file, which ends with it, at `offset`?
+
+        So Apache's server leaves a log of ours when its leader tells it to cut that back: without a mark, but
+        it takes a snapshot that ends with the same transaction."""
+        is_last = self.reaches_start and self.last_zxid == self._after >= file.zxid
+        return is_last and self._disk.size(file.path) == offset
 
     def _check_live_end(self, file: LogFile, scanner: EntryScanner) -> None:
         if self._live_end is not None and scanner.offset != self._live_end:
@@ -144,19 +200,49 @@ class LogReader:
             )
 
 
+def marked_growth(disk: Disk, file: LogFile) -> int | None:
+    """By how much the file grows at a time; None if it has no marks."""
+    with closing(disk.open(file.path)) as source:
+        return growth_of(source.read(len(FILE_HEADER)))
+
+
+def cut_log(disk: Disk, file: LogFile, offset: int) -> None:
+    """Let the file end behind the entry that ends at `offset`, durably, and show that it is meant to."""
+    ending = b"" if marked_growth(disk, file) is None else mark_behind(0, offset)
+    disk.truncate(file.path, offset, ending)
+
+
+def read_to_last_nonzero(disk: Disk, path: Path, offset: int) -> bytes:
+    """The rest of the file without the zeros at its end, of which there may be far more than of anything."""
+    rest = bytearray()
+    zeros = 0
+    for chunk in read_chunks(disk, path, offset):
+        if chunk == bytes(len(chunk)):
+            zeros += len(chunk)
+            continue
+        written = chunk.rstrip(b"\0")
+        rest += bytes(zeros) + written
+        zeros = len(chunk) - len(written)
+    return bytes(rest)
+
+
 def hole(what_ends: str, last_zxid: int, file: LogFile, zxid: int) -> CorruptLog:
     return CorruptLog(
-        f"the log has a hole: {what_ends} at zxid {last_zxid:#x}, and {file.path.name} starts at {zxid:#x}",
+        f"the log has a hole: {what_ends} at zxid {last_zxid:#x}, and {file.path.name} goes on at {zxid:#x}. "
+        "What is missing may have been acknowledged",
         file=file.path,
         remedy=f"Put the missing log file back. {RESYNC_OR_RESTORE}",
     )
 
 
 def damaged(file: LogFile, offset: int, last_zxid: int) -> CorruptLog:
+    path = file.path
     return CorruptLog(
-        f"what follows zxid {last_zxid:#x} is damaged; a write cut short by a crash does not look like this",
-        file=file.path,
+        f"what follows zxid {last_zxid:#x} is damaged; a write cut short by a crash does not look like this. "
+        "It may have been acknowledged, and a server that starts without it would lose it",
+        file=path,
         offset=offset,
-        remedy=f"{RESYNC_OR_RESTORE}, or `truncate -s {offset} {file.path}` and removing all later logs, "
-        f"which gives up every transaction after {last_zxid:#x}",
+        remedy=f"{RESYNC_OR_RESTORE}. To give up every transaction after {last_zxid:#x}, remove all later "
+        f"logs and let this one end here, as one of Apache's: `truncate -s {offset} {path} && "
+        f"head -c 8 /dev/zero | dd of={path} bs=1 seek=8 conv=notrunc`",
     )

@@ -3,25 +3,26 @@
 While one batch is being written and synced, the next accumulates. So the slower the disk, the larger the
 batches: latency grows, throughput hardly falls.
 
-A slow disk is waited for in another thread. But to hand a sync over and to be woken when it is done costs
-more than the sync of a quick disk takes, and a thread that must wait for the interpreter lock of a busy
-server costs most of all. So a batch is written on the spot now and then, in the event loop's own thread, as
-soon as the requests at hand have been served; while that is quick, all are. A disk that stalls holds up the
-loop once and then goes through the thread, for twice as many batches each time it does so again.
+The disk is waited for in another thread, never in the event loop's own: a sync may take seconds, and a
+server that is silent for so long is taken for dead. But to be woken by the thread through the loop costs more
+than the sync of a quick disk takes. So, as soon as the requests at hand have been served, a batch is handed
+to the thread and waited for on a lock, for a moment; while the disk is that quick, all are. A disk that
+stalls holds up the loop for that moment once and is then waited for by a task, for twice as many batches each
+time it does so again.
 """
 
-import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
 from persistence.errors import StorageError
-from persistence.offload import Offload
+from persistence.offload import Begin, Begun, Offload
 from persistence.torn_tail import UNSYNCED_ENTRIES_MAX
 from persistence.txn_log import TxnLog
 
-QUICK_SECONDS = 0.001
+MOMENT_SECONDS = 0.002
 OFFLOADED_IN_A_ROW_MIN = 32
 OFFLOADED_IN_A_ROW_MAX = 1 << 16
 
@@ -29,18 +30,20 @@ OFFLOADED_IN_A_ROW_MAX = 1 << 16
 class LogWriter:
     """The only writer of a TxnLog.
 
+    `begin` hands a batch to the thread behind `offload` and waits a moment for it; without it every batch is
+    waited for by the task.
+
     `txns_since_roll` and `bytes_since_roll` count what was appended since the last `roll`: when they pass
     their limits it is time to roll and take a snapshot.
     """
 
-    def __init__(
-        self, log: TxnLog, offload: Offload, *, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
+    def __init__(self, log: TxnLog, offload: Offload, begin: Begin | None = None) -> None:
         self.txns_since_roll = 0
         self.bytes_since_roll = 0
         self._log = log
         self._offload = offload
-        self._clock = clock
+        self._begin = begin
+        self._under_way: tuple[Begun, int] | None = None  # a batch that took longer than a moment, its size
         self._to_offload = self._offloaded_in_a_row = OFFLOADED_IN_A_ROW_MIN
         self._on_durable: Callable[[int], None] = _nobody_to_tell
         self._pending: list[bytes] = []
@@ -62,24 +65,32 @@ class LogWriter:
         self.bytes_since_roll += len(payload)
 
     def flush(self) -> None:
-        """Let what was appended be written: at once if the disk is quick, else by the task.
+        """Let what was appended be written: at once if the disk is quick, else while the task waits for it.
 
         If the disk fails it is the task that says so. Who flushes may be on its way out, where an error that
         meets a cancellation is lost; and then whoever waits for the log to be drained would wait for ever.
         """
         while self._pending and self._is_idle:
-            if self._to_offload:
+            self._is_idle = False  # whoever is told may flush again: this loop goes on with it
+            if self._begin is None or self._to_offload:
                 self._wake()
                 return
             batch, must_roll = self._take_batch()
-            self._is_idle = False  # whoever is told may flush again: this loop goes on with it
+            begun = self._begin(MOMENT_SECONDS, partial(self._write, batch, must_roll))
+            self._under_way = (begun, len(batch))
+            if not begun.is_done:
+                self._to_offload = self._offloaded_in_a_row
+                self._offloaded_in_a_row = min(2 * self._offloaded_in_a_row, OFFLOADED_IN_A_ROW_MAX)
+                self._wake()
+                return
+            self._offloaded_in_a_row = OFFLOADED_IN_A_ROW_MIN
             try:
-                self._write_on_the_spot(batch, must_roll)
+                count = self._take_begun()
             except (OSError, StorageError) as failure:
                 self._failure = failure
                 self._wake()
                 return
-            self._report(len(batch))
+            self._report(count)
             self._is_idle = True
 
     async def drained(self) -> None:
@@ -108,21 +119,40 @@ class LogWriter:
         first. When the disk fails the error comes out here, and what was not reported must be taken as lost.
         """
         self._on_durable = on_durable
-        while True:
-            if self._failure is not None:
-                raise self._failure
-            if self._pending and not self._to_offload:
-                self._is_idle = True  # from now on whoever appends writes, and need not wait for us
-                self.flush()
-            elif self._pending:
-                batch, must_roll = self._take_batch()
-                self._to_offload = max(0, self._to_offload - 1)
-                await self._offload(self._write, batch, must_roll)
-                self._report(len(batch))
-            elif self._is_finishing:
-                return
-            else:
-                await self._sleep()
+        try:
+            while True:
+                if self._failure is not None:
+                    raise self._failure
+                if self._under_way is not None:
+                    await self._finish_begun()
+                elif self._pending and self._begin is not None and not self._to_offload:
+                    self._is_idle = True  # from now on whoever appends writes, and need not wait for us
+                    self.flush()
+                elif self._pending:
+                    batch, must_roll = self._take_batch()
+                    self._to_offload = max(0, self._to_offload - 1)
+                    await self._offload(self._write, batch, must_roll)
+                    self._report(len(batch))
+                elif self._is_finishing:
+                    return
+                else:
+                    await self._sleep()
+        finally:
+            self._is_idle = False
+            if self._under_way is not None:
+                await self._finish_begun()
+
+    async def _finish_begun(self) -> None:
+        assert self._under_way is not None
+        await self._under_way[0].finished()
+        self._report(self._take_begun())
+
+    def _take_begun(self) -> int:
+        """The size of the batch that was under way and is written; raises what kept it from being."""
+        assert self._under_way is not None
+        (begun, count), self._under_way = self._under_way, None
+        begun.check()
+        return count
 
     def _report(self, count: int) -> None:
         self._on_durable(count)
@@ -146,15 +176,6 @@ class LogWriter:
         if must_roll:
             self._log.roll()
         self._log.append_batch(batch)
-
-    def _write_on_the_spot(self, batch: list[bytes], must_roll: bool) -> None:
-        started = self._clock()
-        self._write(batch, must_roll)
-        if self._clock() - started <= QUICK_SECONDS:
-            self._offloaded_in_a_row = OFFLOADED_IN_A_ROW_MIN
-        else:
-            self._to_offload = self._offloaded_in_a_row
-            self._offloaded_in_a_row = min(2 * self._offloaded_in_a_row, OFFLOADED_IN_A_ROW_MAX)
 
     async def _sleep(self) -> None:
         self._is_idle = True

@@ -3,25 +3,51 @@
 What always holds when `recover` returns: every transaction that was ever acknowledged has been replayed or
 was in the snapshot, in order, none left out. Where the files show otherwise, it raises instead. Everything in
 the log is replayed, whether it was committed or not: a quorum peer settles that with its leader.
+
+The log need not lead up to the snapshot. Apache keeps its old log when its leader sends it a snapshot, a
+crash may come between the two, and a server may have saved what the others' acks had committed before its own
+disk had logged it. Such a log is put aside, durably, before anybody is served: what follows it on disk from
+now on would look as if it followed it in history (the first zxid of an epoch may follow any), and its end may
+never have been committed. `Recovered.gapless_after` says from where on the log is known to have no gaps.
+
+A member of an ensemble whose data is damaged can be told to take everything from its leader (`is_to_fetch`).
+What it has is put aside then, but its epochs stay: it keeps its promises. Until a leader's tree is on its
+disk it is like a server whose empty database must not be trusted, whenever it is started: it has no vote,
+since it may have acknowledged what it no longer has.
+
+A snapshot that cannot be loaded is no loss if an older one and the log lead up to it; the log must then hold
+the very transaction it is named by.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol
 
 import attrs
 import structlog
 
-from persistence.data_dirs import take_initialize_marker
+from persistence.data_dirs import is_to_fetch, take_initialize_marker
 from persistence.disk import Disk, read_chunks
-from persistence.errors import RESYNC_OR_RESTORE, CorruptSnapshot, DataDirError
-from persistence.file_names import LogFile, SnapshotFile, is_unfinished
-from persistence.log_format import FILE_HEADER, follows
-from persistence.log_reader import LogReader, Tail, damaged, hole, list_logs, logs_holding
+from persistence.errors import RESYNC_OR_RESTORE, CorruptLog, CorruptSnapshot, DataDirError
+from persistence.file_names import LogFile, SnapshotFile, aside_name, is_unfinished
+from persistence.log_format import FILE_HEADER, final_mark, follows, marked_batch_bytes, zxid_of
+from persistence.log_reader import (
+    LogReader,
+    Tail,
+    cut_log,
+    damaged,
+    hole,
+    list_logs,
+    logs_holding,
+    marked_growth,
+    read_to_last_nonzero,
+)
 from persistence.snapshot_compression import unpacked
 from persistence.snapshot_format import Acl, FileDecoder, Node, Session, SnapshotSource, Trailers
 from persistence.snapshots import SnapshotOptions, list_snapshots, looks_complete, take_snapshot_now
-from persistence.torn_tail import is_torn_write, sound_entries
+from persistence.torn_tail import is_torn_batch, is_torn_write, sound_entries
 
 log = structlog.get_logger()
 
@@ -69,6 +95,7 @@ class Restorable(Protocol):
 class RecoveryOptions:
     """The names in zoo.cfg are in the comments."""
 
+    has_leader: bool = False  # it is a member of an ensemble
     trust_empty: bool = False  # snapshot.trust.empty
     db_autocreate: bool = True  # db.autocreate
     snapshots: SnapshotOptions = attrs.field(factory=SnapshotOptions)
@@ -76,11 +103,16 @@ class RecoveryOptions:
 
 @attrs.frozen(kw_only=True)
 class Recovered:
-    """What was found. `zxid` is -1 for an empty database that must not be trusted to be complete."""
+    """What was found. `zxid` is -1 for an empty database that must not be trusted to be complete.
+
+    Whoever has everything up to `gapless_after`, or to a later transaction of the log, can be brought up to
+    date from the log.
+    """
 
     zxid: int
     snapshot: SnapshotFile | None
     txns_replayed: int
+    gapless_after: int = 0
 
 
 def ignore_progress(what: str, bytes_done: int, bytes_total: int) -> None:
@@ -97,6 +129,8 @@ def recover(
 ) -> Recovered:
     """Bring `target`, fresh and empty, to the last transaction on disk."""
     _remove_leftovers(disk, snap_dir, log_dir)
+    if is_to_fetch(disk, snap_dir):
+        return _forget_everything(disk, snap_dir, log_dir, options)
     may_be_empty = take_initialize_marker(disk, log_dir) or options.db_autocreate
     snapshot = _load_newest(disk, snap_dir, target, progress)
     if snapshot is None:
@@ -113,11 +147,16 @@ def recover(
         log.warning("snapshot_missing_trusted", logs=len(logs))
         target.restored(0)
     start = snapshot.file.zxid if snapshot is not None else 0
-    zxid, count = _replay(disk, log_dir, start, target, progress)
+    replayed = _replay(disk, log_dir, start, target, [] if snapshot is None else snapshot.unusable, progress)
     target.caught_up()
     if snapshot is not None:
-        _warn_if_log_is_short(snapshot, zxid)
-    return Recovered(zxid=zxid, snapshot=None if snapshot is None else snapshot.file, txns_replayed=count)
+        _warn_if_log_is_short(snapshot, replayed.zxid)
+    return Recovered(
+        zxid=replayed.zxid,
+        snapshot=None if snapshot is None else snapshot.file,
+        txns_replayed=replayed.count,
+        gapless_after=replayed.gapless_after,
+    )
 
 
 def _remove_leftovers(disk: Disk, snap_dir: Path, log_dir: Path) -> None:
@@ -140,6 +179,23 @@ def _ends_in_its_header(disk: Disk, file: LogFile) -> bool:
     return FILE_HEADER.startswith(b"".join(read_chunks(disk, file.path)))
 
 
+def _forget_everything(disk: Disk, snap_dir: Path, log_dir: Path, options: RecoveryOptions) -> Recovered:
+    if not options.has_leader:
+        raise DataDirError(
+            "fetch-from-leader is there, and a standalone server has no leader",
+            file=snap_dir.parent,
+            remedy="Remove the file. Damaged data of a standalone server needs a backup",
+        )
+    log.warning("everything_will_be_fetched", directory=str(snap_dir))
+    for snapshot in list_snapshots(disk, snap_dir):
+        _rename_aside(disk, snapshot.path)
+    for file in list_logs(disk, log_dir):
+        _rename_aside(disk, file.path)
+    for directory in dict.fromkeys((snap_dir, log_dir)):
+        disk.sync_directory(directory)
+    return Recovered(zxid=_NO_DATA, snapshot=None, txns_replayed=0)
+
+
 def _start_empty(
     disk: Disk, snap_dir: Path, target: Restorable, options: RecoveryOptions, may_be_empty: bool
 ) -> Recovered:
@@ -156,17 +212,19 @@ def _start_empty(
 class _Loaded:
     file: SnapshotFile
     trailers: Trailers
+    unusable: list[SnapshotFile]  # newer ones
 
 
 def _load_newest(disk: Disk, snap_dir: Path, target: Restorable, progress: Progress) -> _Loaded | None:
     """Load the newest snapshot that can be. None only if there was never one worth the name."""
     snapshots = list_snapshots(disk, snap_dir)
-    for snapshot in snapshots[:_CANDIDATES_MAX]:
+    for number, snapshot in enumerate(snapshots[:_CANDIDATES_MAX]):
         if not looks_complete(disk, snapshot):
             log.warning("snapshot_incomplete", file=str(snapshot.path))
             continue
         try:
-            return _Loaded(snapshot, load_snapshot(disk, snapshot, target, progress))
+            trailers = load_snapshot(disk, snapshot, target, progress)
+            return _Loaded(snapshot, trailers, snapshots[:number])
         except CorruptSnapshot as error:
             log.error("snapshot_unusable", file=str(snapshot.path), problem=str(error))
             target.reset()
@@ -203,9 +261,24 @@ def _counted(chunks: Iterable[bytes], total: int, progress: Progress) -> Iterato
         yield chunk
 
 
-def _replay(disk: Disk, log_dir: Path, start: int, target: Restorable, progress: Progress) -> tuple[int, int]:
-    """Replay everything after zxid `start`; return the last zxid and the number of transactions."""
-    files = logs_holding(list_logs(disk, log_dir), start + 1)
+@attrs.frozen
+class _Replayed:
+    zxid: int  # of the last transaction
+    count: int
+    gapless_after: int
+
+
+def _replay(
+    disk: Disk,
+    log_dir: Path,
+    start: int,
+    target: Restorable,
+    unusable: list[SnapshotFile],
+    progress: Progress,
+) -> _Replayed:
+    """Replay everything after zxid `start`, and see that it leads to every snapshot that was of no use."""
+    every = list_logs(disk, log_dir)
+    files = logs_holding(every, start)
     if files and files[0].zxid > start and not follows(start, files[0].zxid):
         raise hole("the snapshot ends", start, files[0], files[0].zxid)
     total = sum(disk.size(file.path) for file in files)
@@ -216,16 +289,73 @@ def _replay(disk: Disk, log_dir: Path, start: int, target: Restorable, progress:
         done += size
         progress("log", done, total)
 
-    reader = LogReader(disk, files, after=start, on_read=on_read)
+    missing = {snapshot.zxid: snapshot for snapshot in unusable if snapshot.zxid > start}
+    read = partial(LogReader, disk, after=start, on_read=on_read, gapless_until=max(missing, default=-1))
+    reader, payloads = _first_read(read, files, start)
     count = 0
-    for payload in reader:
+    first: int | None = None
+    for payload in payloads:
         target.replay(payload)
         count += 1
+        first = zxid_of(payload) if first is None else first
+        missing.pop(zxid_of(payload), None)
+    for snapshot in missing.values():
+        raise _not_replaced(snapshot, start, reader.last_zxid)
     if reader.tail is not None:
-        _settle_tail(disk, reader.tail, reader.last_zxid)
+        if not reader.ends_with_start(reader.tail.file, reader.tail.offset):
+            _settle_tail(disk, reader.tail, reader.last_zxid)
         _make_safe(disk, reader.tail)
         progress("log", total, total)
-    return reader.last_zxid, count
+    if not reader.reaches_start:
+        _put_aside(disk, log_dir, _ended_before(every, start, first), start)
+    return _Replayed(reader.last_zxid, count, reader.gapless_after)
+
+
+def _first_read(
+    read: Callable[[Sequence[LogFile]], LogReader], files: Sequence[LogFile], start: int
+) -> tuple[LogReader, Iterator[bytes]]:
+    """Read up to the first payload behind the snapshot. Damage in a file that ends with the snapshot costs
+    nothing: that file was only to show that the log leads up to it."""
+    reader = read(files)
+    payloads = iter(reader)
+    try:
+        first = list(islice(payloads, 1))
+    except CorruptLog as problem:
+        if len(files) < 2 or files[1].zxid != start + 1:
+            raise
+        log.warning("log_before_snapshot_damaged", problem=str(problem))
+        reader = read(files[1:])
+        payloads, first = iter(reader), []
+    return reader, chain(first, payloads)
+
+
+def _not_replaced(snapshot: SnapshotFile, start: int, last_zxid: int) -> CorruptSnapshot:
+    return CorruptSnapshot(
+        f"this snapshot cannot be loaded, and what is there without it does not lead up to it: an older "
+        f"snapshot ends at {start:#x}, and the log at {last_zxid:#x}, without its zxid {snapshot.zxid:#x}. "
+        "Transactions up to that may have been acknowledged",
+        file=snapshot.path,
+        remedy=RESYNC_OR_RESTORE,
+    )
+
+
+def _ended_before(files: Sequence[LogFile], start: int, first: int | None) -> list[LogFile]:
+    """The logs without an entry behind the snapshot, of which the first one is `first`."""
+    if first is None:
+        return [file for file in files if file.zxid <= start]
+    return list(files[: files.index(logs_holding(files, first)[0])])
+
+
+def _put_aside(disk: Disk, log_dir: Path, files: list[LogFile], snapshot_zxid: int) -> None:
+    for file in files:
+        log.warning("log_put_aside", file=str(file.path), ends_before_snapshot=hex(snapshot_zxid))
+        _rename_aside(disk, file.path)
+    if files:
+        disk.sync_directory(log_dir)
+
+
+def _rename_aside(disk: Disk, path: Path) -> None:
+    disk.rename(path, path.with_name(aside_name(path.name)))
 
 
 def _make_safe(disk: Disk, tail: Tail) -> None:
@@ -238,10 +368,19 @@ def _make_safe(disk: Disk, tail: Tail) -> None:
 def _settle_tail(disk: Disk, tail: Tail, last_zxid: int) -> None:
     """Cut off what a crash left of an unfinished write, so that no other reader stumbles over it."""
     path = tail.file.path
-    rest = _read_to_last_nonzero(disk, path, tail.offset)
-    if not rest:
-        return
-    if not is_torn_write(rest, tail.offset, last_zxid):
+    rest = read_to_last_nonzero(disk, path, tail.offset)
+    growth_bytes = marked_growth(disk, tail.file)
+    if growth_bytes is None:
+        if not rest:
+            return
+        is_torn = is_torn_write(rest, tail.offset, last_zxid)
+    else:
+        if final_mark(rest, tail.offset) == (0, marked_batch_bytes(rest, tail.offset)):
+            return
+        is_torn = is_torn_batch(
+            rest, tail.offset, last_zxid, growth_bytes=growth_bytes, file_bytes=disk.size(path)
+        )
+    if not is_torn:
         raise damaged(tail.file, tail.offset, last_zxid)
     log.warning(
         "log_torn_tail_cut",
@@ -251,21 +390,7 @@ def _settle_tail(disk: Disk, tail: Tail, last_zxid: int) -> None:
         entries_behind_the_tear=sum(1 for _ in sound_entries(rest, last_zxid)),
         last_zxid=hex(last_zxid),
     )
-    disk.truncate(path, tail.offset)
-
-
-def _read_to_last_nonzero(disk: Disk, path: Path, offset: int) -> bytes:
-    """The rest of the file without the zeros at its end, of which there may be far more than of anything."""
-    rest = bytearray()
-    zeros = 0
-    for chunk in read_chunks(disk, path, offset):
-        if chunk == bytes(len(chunk)):
-            zeros += len(chunk)
-            continue
-        written = chunk.rstrip(b"\0")
-        rest += bytes(zeros) + written
-        zeros = len(chunk) - len(written)
-    return bytes(rest)
+    cut_log(disk, tail.file, tail.offset)
 
 
 def _warn_if_log_is_short(snapshot: _Loaded, zxid: int) -> None:

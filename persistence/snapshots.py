@@ -7,7 +7,7 @@ Better than the original in one point: a snapshot is written under another name,
 its own. So a crash never leaves a broken snapshot in the place of a good one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from persistence.file_names import (
     UNFINISHED_SUFFIX,
     Compression,
     SnapshotFile,
+    parse_aside,
     parse_snapshot,
     snapshot_name,
 )
@@ -103,12 +104,20 @@ class _Writing:
 
 
 async def take_snapshot(
-    disk: Disk, offload: Offload, directory: Path, source: SnapshotSource, options: SnapshotOptions
+    disk: Disk,
+    offload: Offload,
+    directory: Path,
+    source: SnapshotSource,
+    options: SnapshotOptions,
+    until_logged: Callable[[], Awaitable[None]],
 ) -> SnapshotFile:
     """Write a snapshot while the server goes on; return it once it is durable (unless told otherwise).
 
     The event loop is held up only for the encoding of one slice at a time; packing and writing happen in
     `offload`. If it fails or is cancelled, nothing of it is left behind. Only one may be taken at a time.
+
+    `until_logged` returns once everything in it is in the log, durably: only then it gets its name. Whatever
+    is lost in a crash, the log reaches the snapshot, and what came into it while it was written.
     """
     zxid = source.last_zxid()
     writing = _Writing(disk, directory, zxid, options)
@@ -119,6 +128,7 @@ async def take_snapshot(
                 await offload(writing.write, piece)
             else:
                 await trio.lowlevel.checkpoint()
+        await until_logged()
         await offload(writing.commit)
     except BaseException:
         with trio.CancelScope(shield=True):
@@ -209,7 +219,10 @@ def purgeable(disk: Disk, snap_dir: Path, log_dir: Path, retain_count: int) -> l
     needed = logs_holding(logs, oldest)
     snapshots = reversed(list_snapshots(disk, snap_dir))
     removable = [snapshot.path for snapshot in snapshots if snapshot.zxid < oldest]
-    return removable + [file.path for file in logs if file not in needed]
+    removable += [file.path for file in logs if file not in needed]
+    for directory in dict.fromkeys((snap_dir, log_dir)):
+        removable += _put_aside_before(disk, directory, oldest)
+    return removable
 
 
 def purge(disk: Disk, snap_dir: Path, log_dir: Path, retain_count: int) -> list[Path]:
@@ -219,3 +232,8 @@ def purge(disk: Disk, snap_dir: Path, log_dir: Path, retain_count: int) -> list[
         log.info("purged", file=str(path))
         disk.unlink(path)
     return removable
+
+
+def _put_aside_before(disk: Disk, directory: Path, zxid: int) -> list[Path]:
+    paths = [directory / name for name in sorted(disk.names(directory))]
+    return [path for path in paths if (aside := parse_aside(path)) is not None and aside < zxid]

@@ -14,12 +14,33 @@ lose writes in silence, so the server must refuse to start. The bytes tell the t
      the bad entry had been acknowledged: damage.
 
 Apache cuts in (2), refuses some of (3) and silently drops any number of entries in the rest of it.
+
+In our own files a mark follows the last batch (log_format.py), and more can be told:
+
+  4. A mark right behind the last sound entry: that batch is complete. What follows it belongs to a batch of
+     which not even the first sector was written.
+  5. A mark at the end: the last batch was written to its end, so (2) is out of the question; and what is bad
+     before that batch was synced: damage.
+  6. No mark, and nothing else behind the last sound entry: there was one, so something was lost, unless it
+     would stand in the next sector. The same if the file ends where it was never made to end, or has no sound
+     entry at all: it gets its name when its first batch is synced.
+
+What remains is the sector with the end of the last batch, or one within that batch, if all of it is zero:
+that looks like a tear, and is cut.
 """
 
 import re
 from collections.abc import Iterator
 
-from persistence.log_format import claimed_entry_size, sound_entry_size, zxid_of
+from persistence.log_format import (
+    FILE_HEADER,
+    claimed_entry_size,
+    final_mark,
+    is_whole_but_for_its_length,
+    marked_batch_bytes,
+    sound_entry_size,
+    zxid_of,
+)
 
 UNSYNCED_ENTRIES_MAX = 1000  # Apache's zookeeper.maxBatchSize, and the most TxnLog writes before a sync
 
@@ -39,10 +60,32 @@ def is_torn_write(tail: bytes, offset: int, last_zxid: int) -> bool:
     first = next(sound, None)
     if first is None:
         if claimed_entry_size(tail, 0) > len(tail):
-            return True
+            return not is_whole_but_for_its_length(tail)
         return _has_unwritten_sector(tail, offset)
     following = 1 + sum(1 for _ in sound)
     return following <= UNSYNCED_ENTRIES_MAX and _has_unwritten_sector(tail[:first], offset)
+
+
+def is_torn_batch(tail: bytes, offset: int, last_zxid: int, *, growth_bytes: int, file_bytes: int) -> bool:
+    """The same for a file with marks, which grows by `growth_bytes` at a time."""
+    if offset == len(FILE_HEADER) or (not tail and offset % _SECTOR_BYTES):
+        return False
+    if marked_batch_bytes(tail, offset) is not None:
+        return True
+    if (mark := final_mark(tail, offset)) is not None:
+        end, batch_bytes = mark
+        first = next(sound_entries(tail[:end], last_zxid), end)
+        return end <= batch_bytes and _has_unwritten_sector(tail[:first], offset)
+    if not _was_made_so_long(file_bytes, growth_bytes):
+        return False
+    return not tail or is_torn_write(tail, offset, last_zxid)
+
+
+def _was_made_so_long(file_bytes: int, growth_bytes: int) -> bool:
+    """A crash may undo the last growth of a file, but leaves one of the lengths it had."""
+    if growth_bytes == 0:
+        return True
+    return file_bytes % growth_bytes in (0, len(FILE_HEADER) % growth_bytes)
 
 
 def sound_entries(tail: bytes, last_zxid: int) -> Iterator[int]:

@@ -4,7 +4,8 @@ Invariants:
   1. When `append_batch` returns, every payload of the batch is on disk, in a file that a crash cannot lose.
   2. `log.N` starts with a whole header and its first entry has zxid N: it is written and synced under another
      name first. So a crash at any moment leaves a directory that starts again.
-  3. No byte of an entry is ever written over. A new start, a roll and a truncation all go on in a new file.
+  3. No byte of an entry is ever written over, only the mark of a batch, by the next one. A new start, a
+     roll and a truncation all go on in a new file.
   4. After an error nothing more is written: what reached the disk is then unknown, and an entry put behind
      the unknown could never be read.
 
@@ -25,11 +26,14 @@ from persistence.file_names import LogFile, log_name, unfinished_log_name
 from persistence.log_format import (
     ENTRY_OVERHEAD_BYTES,
     FILE_HEADER,
+    MARK_BYTES,
     EntryScanner,
     encode_entries,
+    mark_behind,
+    marked_header,
     zxid_of,
 )
-from persistence.log_reader import LogReader, list_logs, logs_holding, scan
+from persistence.log_reader import LogReader, cut_log, list_logs, logs_holding, scan
 from persistence.torn_tail import UNSYNCED_ENTRIES_MAX
 
 log = structlog.get_logger()
@@ -114,7 +118,7 @@ class TxnLog:
         if self._file is None:
             self._start_file(zxid_of(payloads[0]), entries)
         else:
-            self._write(self._file, entries)
+            self._write(self._file, entries, len(entries))
             self._sync(self._file)
             assert self._durable is not None
             self._durable = (self._durable[0], self._position)
@@ -185,7 +189,7 @@ class TxnLog:
             end += ENTRY_OVERHEAD_BYTES + len(payload)
             last = zxid_of(payload)
         log.info("log_cut", file=str(file.path), offset=end, truncating_to=hex(zxid))
-        self._disk.truncate(file.path, end)
+        cut_log(self._disk, file, end)
         return last
 
     def _start_file(self, zxid: int, entries: bytes) -> None:
@@ -193,8 +197,9 @@ class TxnLog:
         self._refuse_to_replace_entries(path)
         unfinished = self._directory / unfinished_log_name(zxid)
         self._file = self._disk.create(unfinished)
-        self._position, self._reserved, self._zeroed_to = 0, len(FILE_HEADER), 0
-        self._write(self._file, FILE_HEADER + entries)
+        header = marked_header(self._preallocate_bytes)
+        self._position, self._reserved, self._zeroed_to = 0, len(header), 0
+        self._write(self._file, header + entries, len(entries))
         self._sync(self._file)
         self._disk.rename(unfinished, path)
         if self._force_sync:
@@ -202,15 +207,20 @@ class TxnLog:
         self._durable = (LogFile(zxid, path), self._position)
         log.info("log_file_created", file=str(path))
 
-    def _write(self, file: WritableFile, data: bytes) -> None:
+    def _write(self, file: WritableFile, data: bytes, batch_bytes: int) -> None:
+        """Write header and batch, or a batch, and its mark behind it."""
+        end = self._position + len(data)
+        data += mark_behind(batch_bytes, end)
+        marked_end = end + MARK_BYTES
         reserved = grown_size(self._position, self._reserved, self._preallocate_bytes)
+        if marked_end > reserved:
+            reserved = grown_size(marked_end, reserved, self._preallocate_bytes)
         if reserved != self._reserved:
             file.grow(reserved)
             self._reserved = reserved
-        end = self._position + len(data)
-        if end > self._zeroed_to:
-            self._zeroed_to = max(end, min(end + _ZEROED_AHEAD_BYTES, reserved))
-            data += bytes(self._zeroed_to - end)
+        if marked_end > self._zeroed_to:
+            self._zeroed_to = max(marked_end, min(marked_end + _ZEROED_AHEAD_BYTES, reserved))
+            data += bytes(self._zeroed_to - marked_end)
         file.write_at(self._position, data)
         self._position = end
 

@@ -1,7 +1,8 @@
 """The latest committed transactions, kept in memory: a learner that missed a few is sent just those.
 
 Invariant: gapless. Every transaction that is applied passes through here, in order; so whoever has one of
-them has all that came before it, and lacks exactly those behind it.
+them has all that came before it, and lacks exactly those behind it. A gap in a log that was read (some
+versions of Apache left them) makes it begin again behind the gap.
 """
 
 from collections import deque
@@ -18,6 +19,9 @@ class CommittedLog:
         self._begun_after = 0
 
     def append(self, zxid: int, payload: bytes) -> None:
+        last = self._entries[-1][0] if self._entries else self._begun_after
+        if zxid != last + 1 and not follows(last, zxid):
+            self.begin(zxid)
         self._entries.append((zxid, payload))
 
     def begin(self, after: int) -> None:
@@ -31,8 +35,7 @@ class CommittedLog:
         if not self._entries:
             return self._begun_after
         is_full = len(self._entries) == self._entries.maxlen  # and more may have been here
-        is_gapless = follows(self._begun_after, self.first_zxid)  # some versions of Apache left gaps in logs
-        return self._begun_after if is_gapless and not is_full else self.first_zxid
+        return self.first_zxid if is_full else self._begun_after
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -6,9 +6,9 @@
     F.bak                 F as it was at the last start at which it still listed the members itself
 
 Each file is replaced as a whole, and `F` only after the file it will name: whatever is lost in a crash, `F`
-leads to members that were in force. That we cannot write here stops nobody, as in the original: an operator
-may have good reasons for a read-only configuration. It is said in the log, since the next start will know
-less than this one.
+leads to members that were in force. An operator may have good reasons for a read-only configuration: that we
+cannot write here stops nobody, as in the original, and is only said in the log. There is one exception:
+members that are proposed must be on disk before they are acknowledged (`save_next`).
 """
 
 import io
@@ -17,6 +17,8 @@ from pathlib import Path
 import structlog
 
 from persistence.disk import Disk, read_chunks, replace_file
+from persistence.errors import DataDirError
+from quorum.errors import MembersNotSaved
 from quorum.server_lines import Ensemble, config_text, is_membership_key, read_config_text
 from quorum.setting_text import BadValue, trimmed
 
@@ -41,37 +43,58 @@ class ConfigFiles:
     def back_up(self) -> None:
         """Keep `F` as the operator wrote it: soon it will no longer list the members."""
         try:
-            replace_file(self._disk, self._beside(".bak"), self._read(self._file))
+            replace_file(self._disk, self._beside(".bak"), self._read(self._file), like=self._file)
         except OSError as failure:
             _report(failure)
 
     def save_next(self, ensemble: Ensemble) -> None:
+        """Raises MembersNotSaved."""
         try:
-            replace_file(self._disk, self.next_file, _sorted_lines(config_text(ensemble)))
+            replace_file(self._disk, self.next_file, _sorted_lines(config_text(ensemble)), like=self._file)
         except OSError as failure:
-            _report(failure)
+            raise self._not_saved(failure) from failure
+
+    def check_writable(self) -> None:
+        """Raises MembersNotSaved if `save_next` is bound to. Nothing is written: anybody may ask for this."""
+        if not self._disk.is_writable(self._file.parent):
+            raise self._not_saved("the directory is read-only")
+
+    def _not_saved(self, failure: OSError | str) -> MembersNotSaved:
+        return MembersNotSaved(
+            f"{self.next_file} cannot be written: {failure}. Members change only where every voter can write "
+            "beside its configuration file: make room there, or let the server write"
+        )
 
     def load_next(self) -> Ensemble | None:
-        """What was proposed when we stopped, if it is not in force yet."""
+        """What was proposed when we stopped, if it is not in force yet.
+
+        It was acknowledged, perhaps, and a crash does not leave it in part: if it cannot be read it is
+        damaged, and we must not go on as if it had never been. Raises DataDirError then."""
         if not self._disk.exists(self.next_file):
             return None
         try:
             return read_config_text(self._read(self.next_file).decode("latin-1"), multi_address=True)
-        except (OSError, BadValue) as failure:
-            log.warning("next_members_not_read", file=str(self.next_file), reason=str(failure))
-            return None
+        except BadValue as failure:
+            raise DataDirError(
+                f"the members proposed last cannot be read: {failure}. Quorums could be counted without them",
+                file=self.next_file,
+                remedy="Copy the file from another member, or remove it if no reconfiguration was under way",
+            ) from failure
 
-    def save_active(self, ensemble: Ensemble, *, lists_client_address: bool) -> None:
-        """`lists_client_address`: so does our own line, and `F` must not contradict it."""
+    def save_active(self, ensemble: Ensemble, *, lists_client_address: bool) -> bool:
+        """Say whether it could be saved. `lists_client_address`: so does our own line, which `F` must not
+        contradict."""
         lines, _, _ = config_text(ensemble).rpartition("\nversion=")
         dynamic = self._beside(f".dynamic.{ensemble.version:x}")
         dropped = _SUPERSEDED + (_CLIENT_ADDRESS if lists_client_address else ())
         try:
-            replace_file(self._disk, dynamic, _sorted_lines(lines))
+            replace_file(self._disk, dynamic, _sorted_lines(lines), like=self._file)
             static = without_members(self._read(self._file), dropped)
             replace_file(self._disk, self._file, static + _naming(dynamic))
         except (OSError, ValueError) as failure:  # ValueError: somebody has spoilt the file meanwhile
             _report(failure)
+            return False
+        return True
 
     def forget_next(self) -> None:
         try:

@@ -5,7 +5,8 @@ Pure. Two steps, each complete once a quorum of voters, the leader among them, h
   2. every server that was told the new epoch acknowledges it and says how far its history goes.
 
 Whoever never let itself be counted twice for one epoch (it answers -1 the second time) cannot help two
-leaders of that epoch into office. Observers raise the epoch, but are not counted (ZOOKEEPER-2959).
+leaders of that epoch into office. Observers raise the epoch, but are not counted (ZOOKEEPER-2959); nor is who
+says that it observes and has a voter's id: it does not log what it acknowledges.
 """
 
 import attrs
@@ -33,22 +34,22 @@ class EpochAgreement:
         self._verifier = verifier
         self._connected: set[int] = set()
         self._acked: set[int] = set()
-        self._ahead: set[int] = set()  # they made their promise, and will not be counted for it
+        self._lost: set[int] = set()
         self.epoch = -1
         self.is_proposed = False  # step 1 is complete: the epoch will not change any more
         self.is_accepted = False  # step 2 is complete
 
-    def connected(self, server_id: int, accepted_epoch: int) -> bool:
+    def connected(self, server_id: int, accepted_epoch: int, *, is_observer: bool = False) -> bool:
         """A server, or we ourselves, takes step 1. True if that completes it."""
         if self.is_proposed:
             return False
         self.epoch = max(self.epoch, accepted_epoch + 1)
-        if server_id in self._verifier.voters:
+        if server_id in self._verifier.voters and not is_observer:
             self._connected.add(server_id)
         self.is_proposed = self._my_id in self._connected and self._verifier.contains_quorum(self._connected)
         return self.is_proposed
 
-    def acked(self, server_id: int, theirs: Summary) -> bool:
+    def acked(self, server_id: int, theirs: Summary, *, is_observer: bool = False) -> bool:
         """A server, or we ourselves, takes step 2. True if that completes it.
 
         Raises PeerError for a server that has more history than we: while there is no quorum without it, we
@@ -56,25 +57,29 @@ class EpochAgreement:
         """
         if self.is_accepted:
             return False
-        if theirs.current_epoch != ALREADY_ACCEPTED:
+        if theirs.current_epoch == ALREADY_ACCEPTED:
+            if not is_observer:
+                self._lost.add(server_id)
+        else:
             if theirs > self._mine:
-                self._ahead.add(server_id)
+                if not is_observer:
+                    self._lost.add(server_id)
                 raise PeerError(
                     f"server {server_id} is ahead of its leader: epoch {theirs.current_epoch}, "
                     f"zxid {theirs.last_zxid:#x}"
                 )
-            if theirs.last_zxid != -1 and server_id in self._verifier.voters:
+            if theirs.last_zxid != -1 and server_id in self._verifier.voters and not is_observer:
                 self._acked.add(server_id)
         self.is_accepted = self._my_id in self._acked and self._verifier.contains_quorum(self._acked)
         return self.is_accepted
 
     @property
-    def is_hopeless(self) -> bool:
-        """Whether no quorum is left without those that have more history than we.
+    def with_us(self) -> frozenset[int]:
+        """Who has taken step 2."""
+        return frozenset(self._acked)
 
-        Who was elected has none of them among those who elected it. Whom a reconfiguration made leader was
-        chosen by acks, and another's may still have been on their way.
-        """
-        return not self.is_accepted and not self._verifier.contains_quorum(
-            self._verifier.voters - self._ahead
-        )
+    @property
+    def lost(self) -> frozenset[int]:
+        """Who made its promise, as far as was said, and will not be counted for it: it has more history than
+        we, or had made the promise on a connection that broke before we knew."""
+        return frozenset(self._lost - self._acked)

@@ -97,11 +97,15 @@ class Electorate:
 
 @attrs.frozen
 class Heard:
-    """A server's notification. The first on a connection may be an old one, sent again to be sure."""
+    """A server's notification. The first on a connection may be an old one, sent again to be sure.
+
+    Anybody can connect and claim an id; `is_at_home` if it comes from an address that we have of that server.
+    """
 
     sid: int
     notification: Notification
     may_be_old: bool = False
+    is_at_home: bool = False
 
 
 @attrs.frozen
@@ -166,7 +170,7 @@ class ElectionTiming:
     """Of an election; all in milliseconds."""
 
     resend_min_ms: int = 200  # zookeeper.fastleader.minNotificationInterval
-    resend_max_ms: int = 60_000  # zookeeper.fastleader.maxNotificationInterval
+    resend_max_ms: int = 2_000  # zookeeper.fastleader.maxNotificationInterval
     resend_max_without_vote_ms: int = 2_000  # nobody tells such a server of a new leader unless it asks
     finalize_wait_ms: int = 200
 
@@ -362,8 +366,11 @@ class Election:
         read = _read_config_once(text)
         if isinstance(read, str):
             return [Ignore(heard.sid, f"its configuration: {read}")]
-        is_newer = read.version > self._electorate.committed.version
-        return [AdoptConfig(read)] if is_newer and self._reconfig_enabled else []
+        if read.version <= self._electorate.committed.version or not self._reconfig_enabled:
+            return []
+        if not heard.is_at_home:
+            return [Ignore(heard.sid, "its configuration is newer, but it is not where we know that server")]
+        return [AdoptConfig(read)]
 
     def _on_looking(self, heard: Heard, vote: Vote) -> list[Output]:
         sid = heard.sid
@@ -440,9 +447,28 @@ class Election:
         self._decided[sid] = ballot
         if self._is_established(self._decided, ballot):
             return self._decide(vote)
+        if self._is_our_leader(heard, vote) and self._has_quorum(
+            {**self._decided, self._my_id: ballot}, ballot
+        ):
+            return self._decide(vote)
         if state is ServerState.LEADING and self._electorate.verifiers[0].yields_to_a_leader():
             return self._decide(vote)
         return None
+
+    def _is_our_leader(self, heard: Heard, vote: Vote) -> bool:
+        """Whether it still leads whom we followed a moment ago, in the same epoch: then we can go back to it.
+
+        We count for the quorum that follows it then. Where it is just one, there would have to be an election
+        instead, for which it has to give up first.
+        """
+        is_sure = heard.is_at_home and not heard.may_be_old
+        ours = (self._current_vote.leader, self._current_vote.peer_epoch)
+        return (
+            is_sure
+            and heard.notification.state is ServerState.LEADING
+            and heard.sid == vote.leader != self._my_id
+            and (vote.leader, vote.peer_epoch) == ours
+        )
 
     def _is_established(self, ballots: Mapping[int, _Ballot], ballot: _Ballot) -> bool:
         return self._has_quorum(ballots, ballot) and self._leads(ballots, ballot.vote)

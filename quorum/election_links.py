@@ -26,8 +26,19 @@ import trio
 from jute.framing import FrameBuffer, FrameError, frame
 from jute.quorum_records import Initiation, decode_initiation, encode_initiation
 from jute.record import DecodeError, Truncated
-from quorum.errors import BIND_REMEDY, CannotListen, PeerError
-from quorum.network import Endpoint, Network, address_of, dial_any, listen_at, shown
+from persistence.open_files import strangers_max
+from quorum.errors import CannotListen, PeerError
+from quorum.network import (
+    Endpoint,
+    Network,
+    address_of,
+    bind_remedy,
+    dial_any,
+    give_up_after,
+    listen_at,
+    serve_peers,
+    shown,
+)
 from quorum.server_lines import Address, Ensemble, host_and_ports
 from quorum.setting_text import BadValue, port_number
 
@@ -44,6 +55,8 @@ KNOCK_PATIENCE_S = 0.1
 SHORT_LINKS_MAX = 3
 SHORT_LINK_S = 1.0
 BIND_RETRY_S = 1
+ADDRESS_PATIENCE_S = 0.2
+UNCONFIRMED_S = 3.0  # a link on which what was said is not confirmed for so long is dialled again
 ANONYMOUS_OBSERVER = (1 << 63) - 1  # what observers of long ago called themselves
 WILDCARDS = ("0.0.0.0", "::")
 CHUNK_BYTES = 65_536
@@ -58,13 +71,15 @@ class LinkSettings:
     bind_tries_max: int = 3  # zookeeper.electionPortBindRetry; 0: for ever
     listens_on_all: bool = False  # quorumListenOnAllIPs
     sends_all_addresses: bool = False  # multiAddress.enabled: older servers do not understand it
+    waits_for_address: bool = False  # reconfigEnabled: who speaks matters from the first word on
 
 
 class LinkListener(Protocol):
     """Who is told what happens on the links; nothing here waits."""
 
-    def received(self, sid: int, message: bytes, *, is_first: bool) -> None:
-        """The first on a connection may be a repetition of an old one."""
+    def received(self, sid: int, message: bytes, *, is_first: bool, is_at_home: bool) -> None:
+        """The first on a connection may be a repetition of an old one. `is_at_home`: it comes from an address
+        that is listed for that server, as far as was found out yet."""
 
     def dial_failed(self, sid: int) -> None: ...
 
@@ -80,6 +95,8 @@ class _Peer:
     last_sent: bytes | None = None
     has_news: trio.Event = attrs.field(factory=trio.Event)  # set with `waiting`
     link: trio.CancelScope | None = None  # of the one connection in use
+    is_at_home: bool = False  # the other end of that is at an address that is listed for this server
+    address_known: trio.Event = attrs.field(factory=trio.Event)  # so much is known of it
     dialling: trio.CancelScope | None = None  # of the one dial under way
     dialled_at: float = -math.inf  # when we dialled it, or knocked there
     called_from: Sequence[Endpoint] = ()  # where it asked to be dialled back
@@ -133,6 +150,15 @@ class ElectionLinks:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._dial_wanted)
             nursery.start_soon(self._listen, nursery, _Once(task_status))
+
+    def reachable(self) -> list[int]:
+        """Servers there is a connection with."""
+        return sorted(sid for sid, peer in self._peers.items() if peer.link is not None)
+
+    def unreachable(self) -> dict[int, str]:
+        """Members there is none with, and why."""
+        missing = sorted(self._addresses.keys() - {self._my_id} - set(self.reachable()))
+        return {sid: self._peer(sid).failure or "does not answer" for sid in missing}
 
     def _peer(self, sid: int) -> _Peer:
         if sid not in self._peers:
@@ -235,7 +261,7 @@ class ElectionLinks:
                 listeners = await self._bind()
                 started.tell()
                 log.info("election_port_open", addresses=self._endpoints(self._my_id))
-                await trio.serve_listeners(self._accept, listeners, handler_nursery=connections)
+                await serve_peers(self._accept, listeners, connections)
 
     async def _bind(self) -> list[trio.abc.Listener[trio.abc.Stream]]:
         tries = 0
@@ -252,9 +278,9 @@ class ElectionLinks:
                 where = ", ".join(map(shown, self._endpoints(self._my_id)))
                 problem = f"cannot listen on the election port {where} (server.{self._my_id}): {error}"
                 if tries == self._settings.bind_tries_max:
-                    raise CannotListen(f"{problem}. {BIND_REMEDY}") from error
+                    raise CannotListen(f"{problem}. {bind_remedy(error)}") from error
                 if problem != told:  # it may be tried for ever
-                    log.error("election_port_not_bound", reason=problem, remedy=BIND_REMEDY)
+                    log.error("election_port_not_bound", reason=problem, remedy=bind_remedy(error))
                 told = problem
             await trio.sleep(BIND_RETRY_S)
 
@@ -271,7 +297,7 @@ class ElectionLinks:
 
     async def _read_initiation(self, stream: trio.abc.Stream) -> tuple[Initiation, bytes]:
         """Who dialled, and what arrived behind that."""
-        if len(self._half_open) == HALF_OPEN_MAX:
+        if len(self._half_open) >= strangers_max(HALF_OPEN_MAX):
             oldest = next(iter(self._half_open))
             del self._half_open[oldest]  # now: the next may come before that one's task has run
             oldest.cancel()
@@ -317,8 +343,12 @@ class ElectionLinks:
 
     def _check_room_for(self, sid: int) -> None:
         strangers = self._peers.keys() - self._addresses.keys()
-        if sid not in self._addresses and sid not in strangers and len(strangers) >= STRANGERS_MAX:
-            raise PeerError(f"server {sid} is not listed, and {STRANGERS_MAX} more are not")
+        if (
+            sid not in self._addresses
+            and sid not in strangers
+            and len(strangers) >= strangers_max(STRANGERS_MAX)
+        ):
+            raise PeerError(f"server {sid} is not listed, nor are {len(strangers)} more")
 
     # -- a connection
 
@@ -326,13 +356,16 @@ class ElectionLinks:
         """Talk over this connection until it breaks, or a newer one takes its place."""
         _drop_link(peer)
         scope = peer.link = trio.CancelScope()
+        peer.is_at_home, peer.address_known = False, trio.Event()
         up_since = trio.current_time()
         peer.called_from = ()
         peer.failure = None
+        give_up_after(stream, UNCONFIRMED_S)
         log.info("election_link_up", server=peer.sid, address=address_of(stream))
         try:
             with scope:
                 async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._find_out_address, peer, stream, scope)
                     nursery.start_soon(_send_all, peer, stream, scope)
                     nursery.start_soon(self._receive_all, peer, stream, rest, scope)
         finally:
@@ -344,9 +377,20 @@ class ElectionLinks:
             self._listener.link_lost(peer.sid)
         self._forget_stranger(peer)
 
+    async def _find_out_address(self, peer: _Peer, stream: trio.abc.Stream, scope: trio.CancelScope) -> None:
+        """Beside the conversation: a name may take long to be looked up."""
+        hosts = {address.host for address in self._addresses.get(peer.sid, ())}
+        is_at_home = await self._network.is_at(stream, hosts)
+        if peer.link is scope:
+            peer.is_at_home = is_at_home
+            peer.address_known.set()
+
     async def _receive_all(
         self, peer: _Peer, stream: trio.abc.Stream, rest: bytes, scope: trio.CancelScope
     ) -> None:
+        if self._settings.waits_for_address:
+            with trio.move_on_after(ADDRESS_PATIENCE_S):
+                await peer.address_known.wait()
         frames = FrameBuffer(MESSAGE_BYTES_MAX)
         reason = "the other side closed it"
         data = rest
@@ -357,7 +401,7 @@ class ElectionLinks:
                 while (message := frames.next_frame()) is not None:
                     if not message:
                         raise FrameError("an empty frame")
-                    self._listener.received(peer.sid, message, is_first=is_first)
+                    self._listener.received(peer.sid, message, is_first=is_first, is_at_home=peer.is_at_home)
                     is_first = False
                 data = bytes(await stream.receive_some(CHUNK_BYTES))
                 if not data:

@@ -103,6 +103,10 @@ class Elector:
         log.info("leader_appointed", leader=leader, state=self.state.name)
         return self.current_vote
 
+    def reach(self) -> tuple[list[int], dict[int, str]]:
+        """Servers there is an election link with, and members there is none with, by reason."""
+        return self._links.reachable(), self._links.unreachable()
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve the election port until cancelled; started once it is bound. Raises CannotListen."""
         await self._links.run(task_status=task_status)
@@ -150,9 +154,9 @@ class Elector:
 
     # -- what the links tell
 
-    def received(self, sid: int, message: bytes, *, is_first: bool) -> None:
+    def received(self, sid: int, message: bytes, *, is_first: bool, is_at_home: bool) -> None:
         try:
-            heard = Heard(sid, decode_notification(message), may_be_old=is_first)
+            heard = Heard(sid, decode_notification(message), may_be_old=is_first, is_at_home=is_at_home)
         except DecodeError as error:
             log.warning("notification_ignored", server=sid, reason=str(error))
             return

@@ -5,7 +5,10 @@ class PeerError(Exception):
     """The other server said what it must not, or nothing at all. The connection to it ends."""
 
 
-BIND_REMEDY = "Stop whatever uses the port, or correct the server line, or myid"
+class MembersNotSaved(PeerError):
+    """New members were proposed, and this server cannot write them beside its configuration file. It must not
+    acknowledge them, nor propose them: after a crash it would count quorums as if it had never heard of
+    them."""
 
 
 class CannotListen(Exception):

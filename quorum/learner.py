@@ -11,6 +11,13 @@ leader says UPTODATE (ZOOKEEPER-4394).
 In a DIFF, committed transactions are logged and applied as they come, not when all are there: a server may be
 a million behind. If the connection breaks half-way, our history is a longer beginning of the leader's than
 before, and says so itself: nothing is ever taken for granted because a leader announced it (ZOOKEEPER-2355).
+
+A snapshot is needed when our history cannot be mended otherwise: it cannot be cut back, the leader's has a
+hole, or a digest shows that our tree is not the one it should be. It is asked for by reporting zxid 0, and
+only on a connection on which we are not counted for the new epoch: who is counted must say how far its
+history goes, or it would help a leader into office that has less. So it may take a second connection. For a
+wrong digest it is asked for once in an epoch, and never again of a leader whose snapshot did not help: if it
+is the leader whose digests are wrong, all of its learners would stop serving again and again.
 """
 
 from collections import deque
@@ -19,6 +26,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import islice
 
+import attrs
 import structlog
 import trio
 
@@ -85,6 +93,27 @@ _MASTER_PAUSE_S = 0.1
 ServeObservers = Callable[[Relay, int], ObserverMaster]
 
 
+@attrs.define
+class Doubts:
+    """What digests have told about our tree so far, from one leader to the next."""
+
+    mismatches: int = 0  # that were dealt with
+    asked_in_epoch: int = -1
+    unhelpful_leader: int | None = None  # its snapshot met wrong digests too
+
+    def call_for_snapshot(self, mismatches: int, epoch: int, leader_id: int) -> bool:
+        """Whether there are new mismatches, and the leader of this epoch is to be asked for its tree."""
+        if mismatches == self.mismatches:
+            return False
+        self.mismatches = mismatches
+        if epoch == self.asked_in_epoch:
+            self.unhelpful_leader = leader_id
+        if leader_id == self.unhelpful_leader:
+            return False
+        self.asked_in_epoch = epoch
+        return True
+
+
 class Learning:
     """One leader's learner, from dialling it to losing it. `learn` returns why that ended; `departure` is
     there if a new configuration made us leave."""
@@ -99,6 +128,7 @@ class Learning:
         epochs: EpochKeeper,
         is_observer: bool,
         needs_snapshot: bool,
+        doubts: "Doubts | None" = None,
         on_synced: Callable[[int], None],
         serve_observers: ServeObservers | None = None,
         stats: PeerStats | None = None,
@@ -123,7 +153,8 @@ class Learning:
         self._link: LearnerLink | None = None
         self._service: LearnerService | None = None
         self._logs = not is_observer or settings.observer_logs
-        self.needs_snapshot = needs_snapshot  # what is on disk cannot be cut back as the leader asked
+        self.needs_snapshot = needs_snapshot
+        self._doubts = doubts or Doubts()
         self._proposed: deque[tuple[int, bytes]] = deque()  # while synchronising: not applied yet
         self._unsynced_bytes = 0  # about how much was handed to the log while synchronising
         self._committed_count = 0  # of these, that are committed since NEWLEADER
@@ -222,8 +253,28 @@ class Learning:
             raise PeerError(f"the leader began with a packet of type {type_}")
         self._epoch = epoch_of(zxid)
         current = self._accept(self._epoch)
-        last_zxid = 0 if self.needs_snapshot else self._replica.last_zxid
+        self._look_for_mismatch()
+        asks_for_snapshot = self.needs_snapshot and current == ALREADY_ACCEPTED
+        last_zxid = 0 if asks_for_snapshot else self._replica.last_zxid
         await link.send_now(packet(ACKEPOCH, last_zxid, int_data(current)))
+
+    def _look_for_mismatch(self) -> bool:
+        """Whether digests have told that our tree is wrong, and this leader may help."""
+        mismatches = self._replica.digest_mismatches
+        if self.needs_snapshot:  # it is asked for already: this says nothing of what the leader has
+            self._doubts.mismatches = mismatches
+            return False
+        if not self._doubts.call_for_snapshot(mismatches, self._epoch, self._leader_id):
+            return False
+        log.error(
+            "tree_differs_from_leaders", leader=self._leader_id, epoch=self._epoch, mismatches=mismatches
+        )
+        self.needs_snapshot = True
+        return True
+
+    def _leave_if_tree_is_wrong(self) -> None:
+        if self._look_for_mismatch():
+            raise PeerError("a digest shows that our tree is not the leader's: we ask for a snapshot")
 
     def _accept(self, epoch: int) -> int:
         """Promise to follow no earlier leader; returns what to say of our history.
@@ -305,6 +356,8 @@ class Learning:
             await link.receive_more()
 
     async def _begin(self, link: LearnerLink, mode: int, zxid: int) -> None:
+        if self.needs_snapshot and mode in (DIFF, TRUNC):
+            raise PeerError("we need a snapshot, and ask for it when we come again")
         if mode == DIFF:
             self._last_proposed = self._replica.last_zxid
             if self._logs:
@@ -380,7 +433,9 @@ class Learning:
         if mode == SNAP:
             await self._replica.adopt_snapshot()
             self.needs_snapshot = False
+            self._doubts.mismatches = self._replica.digest_mismatches
         else:
+            self._leave_if_tree_is_wrong()
             await self._replica.log_drained()
         self._epochs.enter(self._epoch)
         await link.send_now(packet(ACK, make_zxid(self._epoch, 0)))
@@ -466,6 +521,8 @@ class Learning:
         if committed:
             service.committed(committed)
         self._end_batch(service)
+        if self._replica.digest_mismatches != self._doubts.mismatches:
+            self._leave_if_tree_is_wrong()
 
     def _end_batch(self, service: LearnerService) -> None:
         """Replies leave before the log is written: clients need not wait for what is proposed next. Who asked

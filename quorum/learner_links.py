@@ -14,8 +14,9 @@ import structlog
 import trio
 
 from jute.record import DecodeError, Truncated
+from persistence.open_files import files_for_peers
 from quorum.errors import PeerError
-from quorum.packets import Packet, read_packet, read_packets
+from quorum.packets import IdsScan, Packet, read_packet, read_packets
 
 log = structlog.get_logger()
 
@@ -23,7 +24,6 @@ _RECEIVE_BYTES = 256 << 10
 # A learner that takes nothing for so long that this much waits for it is let go: it can come back and be
 # brought up to date from the log.
 QUEUED_BYTES_MAX = 256 << 20
-STRANGERS_MAX = 64
 
 
 class LearnerLink:
@@ -32,14 +32,16 @@ class LearnerLink:
     def __init__(
         self, stream: trio.abc.Stream, *, data_bytes_max: int, queued_bytes_max: int | None = None
     ) -> None:
-        self._stream = stream
+        self.stream = stream
         self._data_bytes_max = data_bytes_max
         self._queued_bytes_max = QUEUED_BYTES_MAX if queued_bytes_max is None else queued_bytes_max
         self._received = b""
         self._at = 0  # what lies before is done with: cutting it off for each packet would copy all the rest
+        self._scan = IdsScan()  # of the packet that is not all there yet
         self._queue: list[bytes] = []
         self.queued_bytes = 0
-        self._direct = _same_socket(stream)
+        self._direct: socket.socket | None = None  # the stream's own socket, from the first flush on
+        self._is_direct_known = False
         self._is_sending = False
         self._wake = trio.lowlevel.ParkingLot()
         self._sent = trio.lowlevel.ParkingLot()
@@ -61,7 +63,7 @@ class LearnerLink:
     def next_packet(self) -> Packet | None:
         """The next packet if all of it has arrived, without waiting."""
         try:
-            packet, self._at = read_packet(self._received, self._at, self._data_bytes_max)
+            packet, self._at = read_packet(self._received, self._at, self._data_bytes_max, self._scan)
         except Truncated:
             return None
         except DecodeError as failure:
@@ -78,7 +80,7 @@ class LearnerLink:
         while True:
             self._received = self._rest()
             try:
-                packets, self._at = read_packets(self._received, self._data_bytes_max)
+                packets, self._at = read_packets(self._received, self._data_bytes_max, self._scan)
             except DecodeError as failure:
                 raise PeerError(str(failure)) from failure
             if packets:
@@ -101,7 +103,7 @@ class LearnerLink:
 
     async def _receive_some(self) -> bytes:
         try:
-            data = bytes(await self._stream.receive_some(_RECEIVE_BYTES))
+            data = bytes(await self.stream.receive_some(_RECEIVE_BYTES))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
             self.was_closed_unanswered = not self._has_received
             raise PeerError("the connection broke") from failure
@@ -124,6 +126,9 @@ class LearnerLink:
         """Let what is queued leave: at once as far as the socket takes it, the rest by the task."""
         if not self._queue or self._is_flush_wanted:
             return
+        if not self._is_direct_known:  # not before: it is one more open file
+            self._is_direct_known = True
+            self._direct = _same_socket(self.stream)
         if self._direct is not None and not self._is_sending:
             self._send_on_the_spot(self._direct)
             if not self._queue:
@@ -143,7 +148,7 @@ class LearnerLink:
     async def send_now(self, data: bytes) -> None:
         """Send ahead of the queue, whose task must not be running."""
         try:
-            await self._stream.send_all(data)
+            await self.stream.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
             self.was_closed_unanswered = not self._has_received
             raise PeerError("the connection broke") from failure
@@ -187,37 +192,29 @@ class LearnerLink:
             self._abort_reason = reason
             self._scope.cancel()
 
+    @property
+    def is_aborted(self) -> bool:
+        return bool(self._abort_reason)
+
     async def close(self) -> None:
         """At once: what is queued is lost."""
         if self._direct is not None:
             self._direct.close()
-        await trio.aclose_forcefully(self._stream)
-
-
-class Strangers:
-    """Links whose other side has not said who it is. Each costs open files, so there are only so many: who
-    has waited longest goes first, for a learner speaks at once."""
-
-    def __init__(self) -> None:
-        self._links: dict[LearnerLink, None] = {}  # oldest first
-
-    async def first_packet(self, link: LearnerLink) -> Packet:
-        self._links[link] = None
-        if len(self._links) > STRANGERS_MAX:
-            oldest = next(iter(self._links))
-            del self._links[oldest]
-            oldest.abort("too many connect without a word")
-        try:
-            return await link.receive()
-        finally:
-            self._links.pop(link, None)
+        await trio.aclose_forcefully(self.stream)
 
 
 def _same_socket(stream: trio.abc.Stream) -> socket.socket | None:
-    """The socket under the stream, to be used without waiting; None if it has none."""
+    """The socket under the stream, to be used without waiting; None if it has none, or no more files may be
+    open: then everything is sent by the task."""
     if not isinstance(stream, trio.SocketStream):
         return None
-    duplicate = socket.fromfd(stream.socket.fileno(), stream.socket.family, stream.socket.type)
+    try:
+        duplicate = socket.fromfd(stream.socket.fileno(), stream.socket.family, stream.socket.type)
+    except OSError:
+        return None
+    if duplicate.fileno() >= files_for_peers():
+        duplicate.close()
+        return None
     duplicate.setblocking(False)
     return duplicate
 

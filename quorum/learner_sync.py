@@ -28,15 +28,20 @@ _QUEUED_BYTES_MAX = 1 << 20  # of what it missed: the queue is for what is new
 
 # Our clients come first: while a tree is made and sent as fast as a learner takes it, their slowest answers
 # take more than twice as long. So it is sent so much at a time, with a pause behind it; but without a pause
-# once this much of what is new waits for it, or a busy ensemble would never let it in. What counts is for how
-# long a burst keeps a learner busy that shares a machine with others: with these, about 0.5 ms.
+# once this much of what is new waits for it, or a busy ensemble would never let it in.
 _TREE_BURST_BYTES, _TREE_PAUSE_S = 64 << 10, 0.003
-_TXNS_BURST_BYTES, _TXNS_PAUSE_S = 6 << 10, 0.001  # which are more work
+# Transactions are more work. How many fit between the requests of clients is found out: a burst that took
+# long, its turn in the loop included, was too large or met a busy server: a pause and a smaller one follow;
+# one that was done at once is followed by others' turn alone, and a larger one.
+_TXNS_BURST_BYTES_MIN, _TXNS_BURST_BYTES_MAX = 8 << 10, 128 << 10
+_TXNS_BURST_S, _TXNS_PAUSE_S = 0.002, 0.001
 _WAITING_BYTES_CALM = 16 << 20
 
 # Called in one step with the last look at our history: queue what is committed behind the zxid, and from then
 # on everything new.
 BeginForwarding = Callable[[int], None]
+# How many times the usual pause a learner is to wait now.
+Pace = Callable[[], int]
 
 
 class LearnerSync:
@@ -56,10 +61,18 @@ class LearnerSync:
         self._stats = stats
         self._has_clients = has_clients
         self._under_way = Counter[bool]()  # synchronisations, by whether they are a snapshot
+        self._members_under_way: set[int] = set()
+        self._strangers_under_way = 0  # of servers that are no members, or a member's second at the same time
         self._unreadable_before = 0  # the log is of no use to whoever has less
 
     async def bring_up_to_date(
-        self, server_id: int, link: LearnerLink, peer_zxid: int, begin_forwarding: BeginForwarding
+        self,
+        server_id: int,
+        link: LearnerLink,
+        peer_zxid: int,
+        begin_forwarding: BeginForwarding,
+        *,
+        is_member: bool = True,
     ) -> SyncMode:
         """Nothing of the link's queue may be sent meanwhile."""
         replica = self._replica
@@ -78,12 +91,29 @@ class LearnerSync:
             their_zxid=format_zxid(peer_zxid),
             our_zxid=format_zxid(replica.last_zxid),
         )
-        with self._counted(plan.mode):
+        with self._counted(plan.mode), self._paced(server_id, is_member) as pace:
             if plan.mode is SyncMode.SNAP:
-                await self._send_snapshot(link, begin_forwarding)
+                await self._send_snapshot(link, pace, begin_forwarding)
             else:
-                await self._send_txns(link, plan, begin_forwarding)
+                await self._send_txns(link, pace, plan, begin_forwarding)
         return plan.mode
+
+    @contextmanager
+    def _paced(self, server_id: int, is_member: bool) -> Iterator[Pace]:
+        """Members are each sent as much as fits between requests of clients. All others, of which there may
+        be many, share what one member would get."""
+        if is_member and server_id not in self._members_under_way:
+            self._members_under_way.add(server_id)
+            try:
+                yield lambda: 1
+            finally:
+                self._members_under_way.remove(server_id)
+        else:
+            self._strangers_under_way += 1
+            try:
+                yield lambda: self._strangers_under_way
+            finally:
+                self._strangers_under_way -= 1
 
     @contextmanager
     def _counted(self, mode: SyncMode) -> Iterator[None]:
@@ -102,7 +132,7 @@ class LearnerSync:
         with patience(self._settings.init_limit_s):
             await link.send_now(data)
 
-    async def _send_snapshot(self, link: LearnerLink, begin_forwarding: BeginForwarding) -> None:
+    async def _send_snapshot(self, link: LearnerLink, pace: Pace, begin_forwarding: BeginForwarding) -> None:
         """The tree as it is sent may already contain some of what is queued behind it: that is harmless."""
         zxid = self._replica.last_zxid
         pieces = self._replica.snapshot_stream()
@@ -114,7 +144,7 @@ class LearnerSync:
             burst_bytes += len(piece)
             if burst_bytes >= _TREE_BURST_BYTES:
                 burst_bytes = 0
-                await self._let_clients_go_first(link, _TREE_PAUSE_S)
+                await self._let_clients_go_first(link, pace() * _TREE_PAUSE_S)
 
     async def _let_clients_go_first(self, link: LearnerLink, seconds: float) -> None:
         if self._has_clients() and link.queued_bytes < _WAITING_BYTES_CALM:
@@ -130,11 +160,13 @@ class LearnerSync:
             if payloads is None:
                 return snapshot
             return await self._offload(plan_by_walking, peer_zxid, map(zxid_of, payloads), last) or snapshot
-        except StorageError as problem:
+        except (StorageError, OSError) as problem:
             log.warning("log_of_no_use_to_a_learner", problem=str(problem))
             return snapshot
 
-    async def _send_txns(self, link: LearnerLink, plan: Plan, begin_forwarding: BeginForwarding) -> None:
+    async def _send_txns(
+        self, link: LearnerLink, pace: Pace, plan: Plan, begin_forwarding: BeginForwarding
+    ) -> None:
         """Send transactions, from the log until those in memory can go on, until few enough to be queued are
         left.
 
@@ -145,7 +177,7 @@ class LearnerSync:
         after = plan.after
         while True:
             if not self._memory_reaches(after):
-                after = await self._send_from_disk(link, after)
+                after = await self._send_from_disk(link, pace, after)
             elif committed := self._committed_after(after):
                 await self._send_now(link, b"".join(map(committed_proposal, committed)))
                 after = zxid_of(committed[-1])
@@ -165,23 +197,29 @@ class LearnerSync:
                     return committed
         return []
 
-    async def _send_from_disk(self, link: LearnerLink, after: int) -> int:
+    async def _send_from_disk(self, link: LearnerLink, pace: Pace, after: int) -> int:
         try:
-            reached = await self._send_logged(link, after)
-        except StorageError as problem:
+            reached = await self._send_logged(link, pace, after)
+        except (StorageError, OSError) as problem:
             self._unreadable_before = self._replica.last_zxid
             raise PeerError(f"the log cannot be read, it will get a snapshot: {problem}") from problem
         if reached == after:
-            raise PeerError(f"the log on disk ends at {format_zxid(after)}, before what is in memory")
+            self._unreadable_before = self._replica.last_zxid
+            raise PeerError(
+                f"the log on disk ends at {format_zxid(after)}, before what is in memory: "
+                "it will get a snapshot"
+            )
         return reached
 
-    async def _send_logged(self, link: LearnerLink, after: int) -> int:
+    async def _send_logged(self, link: LearnerLink, pace: Pace, after: int) -> int:
         """Send what is on disk by now, and return how far it led: meanwhile there may be more than memory
         keeps."""
         payloads = await self._offload(self._replica.logged_after, after)
         last = self._replica.last_zxid
+        burst_bytes = _TXNS_BURST_BYTES_MIN
         while payloads is not None and not self._memory_reaches(after):
-            burst = await self._offload(_next_burst, payloads)
+            began_at = trio.current_time()
+            burst = await self._offload(_next_burst, payloads, burst_bytes)
             if not burst:
                 break
             before, last = last, self._replica.last_zxid
@@ -191,21 +229,27 @@ class LearnerSync:
             if after < zxid_of(burst[-1]):
                 break  # not all of it is committed yet
             is_gaining = 2 * (last - before) < len(committed)  # or it would never be up to date
-            if is_gaining and len(packets) >= _TXNS_BURST_BYTES:
-                await self._let_clients_go_first(link, _TXNS_PAUSE_S)
+            if trio.current_time() < began_at + _TXNS_BURST_S:
+                burst_bytes = min(2 * burst_bytes, _TXNS_BURST_BYTES_MAX)
+                pause_s = (pace() - 1) * _TXNS_PAUSE_S
+            else:
+                burst_bytes = max(burst_bytes // 2, _TXNS_BURST_BYTES_MIN)
+                pause_s = pace() * _TXNS_PAUSE_S
+            if is_gaining:
+                await self._let_clients_go_first(link, pause_s)
         return after
 
     def _memory_reaches(self, after: int) -> bool:
         return after >= self._replica.committed_log.after
 
 
-def _next_burst(payloads: Iterator[bytes]) -> list[bytes]:
+def _next_burst(payloads: Iterator[bytes], size_min: int) -> list[bytes]:
     burst: list[bytes] = []
     size = 0
     for payload in payloads:
         burst.append(payload)
         size += len(payload)
-        if size >= _TXNS_BURST_BYTES:
+        if size >= size_min:
             break
     return burst
 

@@ -26,6 +26,7 @@ class Learner:
         self.is_synced = False  # it has acked NEWLEADER: before that it acks no proposal
         self.is_sending = False  # its queue is being sent: before that a ping would end up in a snapshot
         self.deadline_tick = deadline_tick
+        self.logged = 0  # how far its log on disk reaches, by what it acked here, in this epoch
         self.awaited_ack: tuple[int, float] | None = None  # a proposal it was sent, and when
 
     def sync_done(self) -> None:

@@ -8,11 +8,13 @@ Without reconfig_enabled both are what the configuration file says, for ever.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 import structlog
 
 from quorum.config_files import ConfigFiles
+from quorum.errors import MembersNotSaved
 from quorum.quorum_verifiers import QuorumVerifier, verifier_of
 from quorum.reconfiguration import role_of
 from quorum.server_lines import Ensemble, Member, Role
@@ -40,7 +42,8 @@ class Membership:
             self.last_seen = last_seen
         self.reconfig_enabled = reconfig_enabled
         self._files = files
-        self._ask_oracle = ask_oracle
+        self._ask_oracle = None if ask_oracle is None else partial(self._ask_if_alone, ask_oracle)
+        self.has_ready_follower = False  # while we lead: then what it acks counts, and no oracle is asked
         self._me = committed.members[my_id]
         self._listeners: list[Callable[[], None]] = []
 
@@ -70,6 +73,9 @@ class Membership:
     def verifier_of(self, ensemble: Ensemble) -> QuorumVerifier:
         return verifier_of(ensemble, self._ask_oracle)
 
+    def _ask_if_alone(self, ask_oracle: Callable[[], bool]) -> bool:
+        return not self.has_ready_follower and ask_oracle()
+
     # -- changes
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -77,17 +83,35 @@ class Membership:
         self._listeners.append(listener)
 
     def see(self, ensemble: Ensemble) -> None:
-        """A configuration is proposed, or a leader says which one it completes."""
+        """A configuration is proposed, or a leader says which one it completes. When this returns it is on
+        disk; raises MembersNotSaved."""
         if not self.reconfig_enabled or ensemble.version == self.last_seen.version:
             return
         if ensemble.version <= self.committed.version:
             self._take_back()
             return
         log.info("members_proposed", version=hex(ensemble.version), servers=list(ensemble.members))
-        self.last_seen = self._with_static_client(ensemble)
-        if self._files is not None:
-            self._files.save_next(self.last_seen)
+        proposed = self._with_static_client(ensemble)
+        self._save_next(proposed)
+        self.last_seen = proposed
         self._tell()
+
+    def check_savable(self) -> None:
+        """Raises MembersNotSaved if new members could not be written down."""
+        if self._files is not None:
+            self._files.check_writable()
+
+    def _save_next(self, proposed: Ensemble) -> None:
+        """Where the members stay the same, and where we have no vote, nothing depends on it."""
+        if self._files is None:
+            return
+        try:
+            self._files.save_next(proposed)
+        except MembersNotSaved as failure:
+            is_same = attrs.evolve(proposed, version=self.committed.version) == self.committed
+            if not is_same and self.my_id in proposed.voters | self.committed.voters:
+                raise
+            log.error("members_not_saved", reason=str(failure))
 
     def _take_back(self) -> None:
         """Nothing is proposed that is not in force."""
@@ -132,8 +156,8 @@ class Membership:
             return
         listed = self.committed.members.get(self.my_id)
         lists_client = listed is not None and listed.client is not None and not listed.client_is_static
-        self._files.save_active(self.committed, lists_client_address=lists_client)
-        if self.last_seen.version == self.committed.version:
+        is_saved = self._files.save_active(self.committed, lists_client_address=lists_client)
+        if is_saved and self.last_seen.version == self.committed.version:
             self._files.forget_next()
 
     def _tell(self) -> None:

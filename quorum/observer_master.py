@@ -20,11 +20,12 @@ import trio
 
 from jute.zxid import counter_of, epoch_of, format_zxid, make_zxid
 from persistence.offload import Offload
+from quorum.admission import Admission
 from quorum.errors import PeerError
-from quorum.learner_links import LearnerLink, Strangers, ms_since, patience
+from quorum.learner_links import LearnerLink, ms_since, patience
 from quorum.learner_sync import LearnerSync, committed_proposal
 from quorum.membership import Membership
-from quorum.network import Network, address_of
+from quorum.network import Network, address_of, serve_peers
 from quorum.packets import (
     ACK,
     ACKEPOCH,
@@ -122,20 +123,20 @@ class ObserverMaster:
         self._sync = LearnerSync(settings, replica, offload, stats or PeerStats(), _always)
         self._relay = relay
         self._epoch = epoch
-        self.observers: dict[int, Observer] = {}
-        self._strangers = Strangers()
+        self.observers: list[Observer] = []  # one for each connection, so one may be there twice
+        self._admission = Admission(lambda: membership.committed.members)
         self._touched: dict[int, int] = {}  # timeouts of sessions that observers have heard
 
     @property
     def synced_count(self) -> int:
-        return sum(each.is_forwarding for each in self.observers.values())
+        return sum(each.is_forwarding for each in self.observers)
 
     async def serve(self) -> None:
         """Listen for observers until cancelled."""
         listeners = await self._listen()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._ping)
-            await trio.serve_listeners(self._serve_connection, list(listeners), handler_nursery=nursery)
+            await serve_peers(self._serve_connection, listeners, nursery)
 
     async def _listen(self) -> Sequence[trio.abc.Listener[trio.abc.Stream]]:
         """A port that cannot be had costs us no more than observers: the ensemble needs us as a follower.
@@ -161,7 +162,7 @@ class ObserverMaster:
         while True:
             await trio.sleep(self._settings.tick_s / 2)
             ping = packet(PING, self._replica.last_zxid)
-            for observer in self.observers.values():
+            for observer in self.observers:
                 if observer.is_sending:
                     observer.link.send(ping)
                     observer.link.flush()
@@ -177,12 +178,12 @@ class ObserverMaster:
         self._tell(packet(INFORMANDACTIVATE, zxid, long_data(designated) + payload))
 
     def _tell(self, data: bytes) -> None:
-        for observer in self.observers.values():
+        for observer in self.observers:
             if observer.is_forwarding:
                 observer.link.send(data)
 
     def flush(self) -> None:
-        for observer in self.observers.values():
+        for observer in self.observers:
             if observer.is_sending:
                 observer.link.flush()
 
@@ -201,7 +202,9 @@ class ObserverMaster:
             data_bytes_max=settings.data_bytes_max,
             queued_bytes_max=settings.observer_master_queued_bytes_max,
         )
-        if reason := await link.carry_on(partial(self._talk, link)):
+        reason = await link.carry_on(partial(self._talk, link))
+        self._admission.left(link)
+        if reason:
             log.warning("observer_gone", server=link.server_id, address=address, reason=reason)
 
     async def _talk(self, link: LearnerLink) -> None:
@@ -214,18 +217,18 @@ class ObserverMaster:
     def _forget(self, observer: Observer) -> None:
         observer.is_gone = True
         observer.is_forwarding = observer.is_sending = False
-        if self.observers.get(observer.server_id) is observer:
-            del self.observers[observer.server_id]
+        if observer in self.observers:
+            self.observers.remove(observer)
 
     async def _greet(self, link: LearnerLink) -> Observer:
         with patience(self._settings.init_limit_s):
-            type_, _, data, _ = await self._strangers.first_packet(link)
+            type_, _, data, _ = await self._admission.first_packet(link)
         if type_ != OBSERVERINFO:
             raise PeerError(f"the first packet has type {type_}: only observers are served here")
         info = read_learner_info(data)
         if info.config_version > self._membership.committed.version:
             raise PeerError(f"server {info.server_id} knows a newer configuration than we do")
-        link.server_id = info.server_id
+        self._admission.introduced(link, info.server_id)
         return Observer(link, info.server_id)
 
     async def _serve_observer(self, observer: Observer) -> None:
@@ -241,7 +244,11 @@ class ObserverMaster:
         self._enter(observer)
         started_at = trio.current_time()
         mode = await self._sync.bring_up_to_date(
-            observer.server_id, link, peer_zxid, partial(self._begin_forwarding, observer)
+            observer.server_id,
+            link,
+            peer_zxid,
+            partial(self._begin_forwarding, observer),
+            is_member=observer.server_id in self._membership.committed.members,
         )
         # Behind all that got into a snapshot while it was sent (ZOOKEEPER-3104).
         link.send(packet(NEWLEADER, self._epoch_zxid, config_text(self._membership.committed).encode()))
@@ -265,12 +272,10 @@ class ObserverMaster:
         return make_zxid(self._epoch, 0)
 
     def _enter(self, observer: Observer) -> None:
-        """From now on this is the observer with that id: an older connection is one it has given up."""
-        before = self.observers.get(observer.server_id)
-        if before is not None:
-            self._forget(before)
-            before.link.abort("the server has connected anew")
-        self.observers[observer.server_id] = observer
+        """From now on this is a connection of that observer, beside others that say the same: one of them may
+        be a stranger's, so none ends for the sake of another."""
+        self._admission.entered(observer.link)
+        self.observers.append(observer)
 
     def _begin_forwarding(self, observer: Observer, after: int) -> None:
         """In one step: queue what is committed after `after`, and begin to forward."""

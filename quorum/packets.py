@@ -50,7 +50,7 @@ _SESSION = Struct(">qi")
 _VALIDITY = Struct(">q?")
 _NONE = _INT.pack(-1)
 _IDS_MAX: Final = 10_000
-_IDS_BYTES_MAX: Final = 4 << 20
+_IDS_BYTES_MAX: Final = 1 << 20
 _REMEMBERED_BYTES_MAX: Final = 4096
 
 
@@ -161,46 +161,61 @@ def read_long(data: bytes | None) -> int:
     return value
 
 
-def read_packet(buffer: bytes, at: int, data_bytes_max: int) -> tuple[Packet, int]:
-    """The packet at `at` and the offset behind it. Raises Truncated if it is not all there yet."""
+class IdsScan:
+    """How far the list of ids at the end of an unfinished packet was read, so that none is read again each
+    time a few more bytes arrive."""
+
+    def __init__(self) -> None:
+        self.fields = 0  # read so far: a scheme and an id each
+        self.size = 0  # of these, in bytes
+
+
+def read_packet(
+    buffer: bytes, at: int, data_bytes_max: int, scan: IdsScan | None = None
+) -> tuple[Packet, int]:
+    """The packet at `at` and the offset behind it. Raises Truncated if it is not all there yet; `scan` is for
+    the next try with the same packet."""
     size = len(buffer)
     if size - at < _BARE.size:
         raise Truncated("a packet has at least 20 bytes")
     type_, zxid, length = _HEAD.unpack_from(buffer, at)
     at += _HEAD.size
-    data: bytes | None = None
+    start = at
     if length >= 0:
         if length > data_bytes_max:
             raise DecodeError(f"a packet of {length} bytes is larger than jute.maxbuffer allows")
-        end = at + length
-        if end + _INT.size > size:
+        at += length
+        if at + _INT.size > size:
             raise Truncated("the data of a packet")
-        data = buffer[at:end]
-        at = end
     elif length != -1:
         raise DecodeError(f"a packet of {length} bytes makes no sense")
+    end = at
     (count,) = _INT.unpack_from(buffer, at)
     at += _INT.size
-    if count == -1:
-        return (type_, zxid, data, None), at
-    ids, at = _read_ids(buffer, at, count)
+    ids: AuthIds | None = None
+    if count != -1:
+        ids, at = _read_ids(buffer, at, count, scan or IdsScan())
+    data = buffer[start:end] if length >= 0 else None
     return (type_, zxid, data, ids), at
 
 
-def _read_ids(buffer: bytes, at: int, count: int) -> tuple[AuthIds, int]:
+def _read_ids(buffer: bytes, start: int, count: int, scan: IdsScan) -> tuple[AuthIds, int]:
     """Every request of a client carries the same: what is new is only where they end."""
     if not 0 <= count <= _IDS_MAX:
         raise DecodeError(f"a packet lists {count} ids")
-    start, size = at, len(buffer)
-    for _ in range(2 * count):  # a scheme and an id each
+    size = len(buffer)
+    at = start + scan.size
+    for field in range(scan.fields, 2 * count):
         if at + _INT.size > size:
             raise Truncated("an id")
         (length,) = _INT.unpack_from(buffer, at)
         at += _INT.size + max(length, 0)
         if at - start > _IDS_BYTES_MAX:
             raise DecodeError(f"a packet lists ids of {at - start} bytes")
+        scan.fields, scan.size = field + 1, at - start
     if at > size:
         raise Truncated("an id")
+    scan.fields = scan.size = 0
     decode_ids = _decode_ids_once if at - start <= _REMEMBERED_BYTES_MAX else _decode_ids
     return decode_ids(buffer[start:at], count), at
 
@@ -217,13 +232,14 @@ def _decode_ids(data: bytes, count: int) -> AuthIds:
 _decode_ids_once = lru_cache(maxsize=1024)(_decode_ids)
 
 
-def read_packets(buffer: bytes, data_bytes_max: int) -> tuple[list[Packet], int]:
-    """All complete packets at the start of the buffer, and the offset behind them."""
+def read_packets(buffer: bytes, data_bytes_max: int, scan: IdsScan | None = None) -> tuple[list[Packet], int]:
+    """All complete packets at the start of the buffer, and the offset behind them. `scan` is what the last
+    call left, if the buffer begins with the packet that was unfinished then."""
     packets: list[Packet] = []
     at = 0
     try:
         while True:
-            found, at = read_packet(buffer, at, data_bytes_max)
+            found, at = read_packet(buffer, at, data_bytes_max, scan)
             packets.append(found)
     except Truncated:
         return packets, at

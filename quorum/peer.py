@@ -19,7 +19,7 @@ from quorum.election import Vote
 from quorum.elector import ConfigAdopted, Elector
 from quorum.epochs import EpochKeeper
 from quorum.leader import Leader
-from quorum.learner import Learning
+from quorum.learner import Doubts, Learning
 from quorum.learner_links import ms_since
 from quorum.membership import Membership
 from quorum.network import Network
@@ -32,6 +32,7 @@ from quorum.settings import PeerSettings
 log = structlog.get_logger()
 
 _READ_ONLY_AFTER_S_MIN = 2.0
+_REPORT_EVERY_S = 10.0
 
 # Roles that end before we serve: the first few are tried again at once, further ones not so often. A leader
 # may turn us away as fast as we dial it, for as long as it leads; Apache's does if we have promised a later
@@ -70,6 +71,7 @@ class Peer:
         self._election_ms = 0
         self._roles_in_vain = 0  # in a row
         self._needs_snapshot = False
+        self._doubts = Doubts()
         self.leader: Leader | None = None
         self.learning: Learning | None = None
 
@@ -88,9 +90,27 @@ class Peer:
         self._unavailable_since = trio.current_time()
         async with trio.open_nursery() as nursery:
             await nursery.start(self._elector.run)
+            nursery.start_soon(self._report_absence)
             vote: Vote | None = None
             while True:
                 vote = await self._take_role(vote or await self._look())
+
+    async def _report_absence(self) -> None:
+        """While nobody is served, say so again and again: operators look at the end of a log."""
+        while True:
+            await trio.sleep(_REPORT_EVERY_S)
+            absent_s = trio.current_time() - self._unavailable_since
+            if not self._is_available and absent_s >= _REPORT_EVERY_S:
+                reachable, unreachable = self._elector.reach()
+                log.warning(
+                    "no_quorum",
+                    for_s=round(absent_s),
+                    state=self.state.name,
+                    phase=self.phase,
+                    voters=sorted(self._membership.committed.voters),
+                    reachable=reachable,
+                    unreachable=unreachable,
+                )
 
     async def _look(self) -> Vote:
         """Find a leader; meanwhile, if that is allowed, serve clients that only want to read."""
@@ -194,6 +214,7 @@ class Peer:
             offload=self._offload,
             on_established=self._available,
             stats=self._stats,
+            tries_before=self._roles_in_vain,
         )
         return await self.leader.lead()
 
@@ -209,6 +230,7 @@ class Peer:
             epochs=self._epochs,
             is_observer=self._membership.role is Role.OBSERVER,
             needs_snapshot=self._needs_snapshot,
+            doubts=self._doubts,
             on_synced=self._available,
             stats=self._stats,
             serve_observers=self._serve_observers if self._settings.observer_master_port else None,

@@ -3,13 +3,16 @@
 A reconfiguration is a proposal that changes who counts for itself and for all behind it, and maybe who leads.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
+import structlog
 import trio
 
+from jute.errors import SystemError_
 from jute.zxid import counter_of, epoch_of
 from persistence.log_format import zxid_of
 from quorum.broadcast import FOR_EVER, Broadcast
+from quorum.errors import MembersNotSaved
 from quorum.led_learner import Learner
 from quorum.membership import Membership
 from quorum.packets import (
@@ -34,18 +37,20 @@ from quorum.reconfiguration import (
 from quorum.replica import LeaderService, Replica
 from quorum.server_lines import Ensemble, config_text
 
+log = structlog.get_logger()
+
 # Before the counter of an epoch overflows a new epoch must begin; some room is left for what is under way.
 LAST_COUNTER = 0xFFFF0000
 
 
 class Proposals:
-    """Of one leader in one epoch (quorum.replica.Proposer). `learners` is the leader's own, by server id, and
-    `alive` says who of them was heard of lately."""
+    """Of one leader in one epoch (quorum.replica.Proposer). `learners` is the leader's own list, and `alive`
+    says which servers among them were heard of lately."""
 
     def __init__(
         self,
         epoch_zxid: int,
-        learners: Mapping[int, Learner],
+        learners: Sequence[Learner],
         alive: Callable[[], set[int]],
         *,
         membership: Membership,
@@ -63,11 +68,13 @@ class Proposals:
         self._rules = rules
         self._broadcast = Broadcast(epoch_zxid, membership.verifier())
         self._own_logged = epoch_zxid
+        self._progress = trio.lowlevel.ParkingLot()  # of who waits for a commit, or for a learner to leave
         self.service: LeaderService | None = None  # once there is a quorum
         self.must_end: str | None = None  # why the term of office is over
         self.ends_now = trio.Event()  # it is, and there is nothing to wait for
         self._asked_config: Ensemble | None = None  # to be proposed by the next transaction
         self._config_zxid: int | None = None  # of the reconfiguration under way
+        self._is_silent = False  # what should have been proposed was not: nothing can follow it
         self._is_deposed = False  # the configuration in force makes another the leader: nothing more commits
         self.successor: int | None = None  # who leads then, if that is settled
 
@@ -89,7 +96,13 @@ class Proposals:
 
     def append(self, payload: bytes) -> None:
         if self._asked_config is not None:
-            self._propose_config(payload)
+            try:
+                self._propose_config(payload)
+            except MembersNotSaved as failure:
+                self._is_silent = True
+                self.end(str(failure))
+        if self._is_silent:
+            return
         zxid = self._broadcast.propose(payload)
         self._stats.proposals += 1
         self._stats.proposal_sizes.add(len(payload))
@@ -99,7 +112,7 @@ class Proposals:
         self._replica.log(payload)
         proposal = packet(PROPOSAL, zxid, payload)
         now = 0.0
-        for learner in self._learners.values():
+        for learner in self._learners:
             if learner.is_forwarding and not learner.is_observer:
                 learner.link.send(proposal)
                 if learner.awaited_ack is None:
@@ -111,7 +124,7 @@ class Proposals:
         self._replica.flush_log()
 
     def _flush_links(self) -> None:
-        for learner in self._learners.values():
+        for learner in self._learners:
             if learner.is_sending:
                 learner.link.flush()
 
@@ -126,9 +139,18 @@ class Proposals:
         self._broadcast.acked(server_id, zxid)
 
     def forget(self, server_id: int) -> None:
-        """What it acked is no longer counted: when it comes back we may ask it to cut that off again."""
+        """A connection of it has ended: what it acked there is no longer counted, since when it comes back we
+        may ask it to cut that off again. What it acked on another one still is."""
         self._broadcast.forget(server_id)
+        for learner in self._learners:
+            if learner.server_id == server_id and learner.logged:
+                self._broadcast.acked(server_id, learner.logged)
         self._end_if_abandoned()
+        self._progress.unpark_all()
+
+    async def progress(self) -> None:
+        """Wait until something is committed, or a learner has left."""
+        await self._progress.park()
 
     def _logged(self, count: int) -> None:
         """Our own ack."""
@@ -160,11 +182,12 @@ class Proposals:
 
     def _announce(self, payloads: list[bytes]) -> None:
         """Let the learners know what is committed last."""
+        self._progress.unpark_all()
         last = self._broadcast.last_committed
         zxids = range(last - len(payloads) + 1, last + 1)
         commits = packets_without_data(COMMIT, zxids)
         informs = b""
-        for learner in self._learners.values():
+        for learner in self._learners:
             if not learner.is_forwarding:
                 continue
             if learner.is_observer:
@@ -191,7 +214,12 @@ class Proposals:
         from_version: int,
         zxid: int,
     ) -> str:
-        followers = [each for each in self._learners.values() if each.is_forwarding and not each.is_observer]
+        try:
+            self._membership.check_savable()
+        except MembersNotSaved as failure:
+            log.error("reconfiguration_refused", reason=str(failure))
+            raise SystemError_ from failure
+        followers = [each for each in self._learners if each.is_forwarding and not each.is_observer]
         self._asked_config = next_ensemble(
             Reconfiguration(
                 joining=joining, leaving=leaving, new_members=new_members, from_version=from_version
@@ -243,7 +271,7 @@ class Proposals:
     def _announce_config(self, zxid: int, payload: bytes, designated: int) -> None:
         commit = packet(COMMITANDACTIVATE, zxid, long_data(designated))
         inform = packet(INFORMANDACTIVATE, zxid, long_data(designated) + payload)
-        for learner in self._learners.values():
+        for learner in self._learners:
             if learner.is_forwarding:
                 learner.link.send(inform if learner.is_observer else commit)
 

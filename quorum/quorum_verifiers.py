@@ -85,38 +85,30 @@ def _weight_by_group(
     return by_group
 
 
-@attrs.define
+@attrs.frozen
 class WithOracle:
     """Two voters, of which one may go on alone if the oracle, a file somebody keeps, begins with a 1.
 
-    The oracle is asked only while it is needed: from the start, until `followers_ready` says otherwise. With
-    more than two voters this is a majority like any other.
+    `ask_oracle` says no while the oracle is not needed: a leader whose follower is there waits for its acks
+    (see Membership). With more than two voters this is a majority like any other.
     """
 
     majority: Majority
     ask_oracle: Callable[[], bool]
-    needs_oracle: bool = True
 
     @property
     def voters(self) -> frozenset[int]:
         return self.majority.voters
 
     def contains_quorum(self, acks: Collection[int]) -> bool:
-        if self.majority.contains_quorum(acks):
-            return True
-        return len(self.voters) <= 2 and self.needs_oracle and self.ask_oracle()
+        return self.majority.contains_quorum(acks) or (len(self.voters) <= 2 and self.ask_oracle())
 
     def weight_of(self, server_id: int) -> int:
         return self.majority.weight_of(server_id)
 
     def yields_to_a_leader(self) -> bool:
         """Whether one who leads is to be followed without a quorum: the oracle chose it, so it refuses us."""
-        return len(self.voters) <= 2 and self.needs_oracle and not self.ask_oracle()
-
-    def followers_ready(self, count: int) -> bool:
-        """A leader says how many synchronised followers it has; returns whether it needs the oracle now."""
-        self.needs_oracle = count == 0 and len(self.voters) == 2
-        return self.needs_oracle
+        return len(self.voters) <= 2 and not self.ask_oracle()
 
 
 def verifier_of(ensemble: Ensemble, ask_oracle: Callable[[], bool] | None = None) -> QuorumVerifier:

@@ -123,6 +123,11 @@ class Replica(Protocol):
     @property
     def committed_log(self) -> CommittedLog: ...
 
+    @property
+    def digest_mismatches(self) -> int:
+        """How often, since the process began, a transaction led to another tree than it says."""
+        ...
+
     # -- the log on disk
 
     def log(self, payload: bytes) -> None:
@@ -146,7 +151,7 @@ class Replica(Protocol):
     def logged_after(self, zxid: int) -> Iterator[bytes] | None:
         """Payloads on disk, in order, from the first one of the file that can hold `zxid`: some before it
         come first. None if that is not worth it compared with the whole tree (snapshotSizeFactor), or if the
-        log does not reach back that far. Blocks, and may be read in another thread."""
+        log does not reach back that far, or not without a gap. Blocks, and may be read in another thread."""
 
     async def truncate(self, zxid: int) -> None:
         """Cut the log back behind `zxid` and load the tree again: it is as if nothing more had been.
@@ -168,8 +173,9 @@ class Replica(Protocol):
     async def adopt_snapshot(self) -> None:
         """The tree came from a leader: make it our history on disk.
 
-        What the log holds beyond it goes first, then the tree is saved durably, then logs and snapshots
-        that do not lead up to it without a gap go."""
+        Everything that got into it while it was sent has been applied by now: from here on every digest must
+        be met. What the log holds beyond it goes first, then the tree is saved durably, then all older logs
+        and snapshots go."""
 
     async def reload(self) -> None:
         """Throw the tree away and load it from disk: what was in memory is not to be trusted."""

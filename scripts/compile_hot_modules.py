@@ -87,6 +87,13 @@ def compile_hot_modules() -> Path:
     return TARGET
 
 
+def extension_modules(folder: Path) -> list[Path]:
+    """The compiled modules, and the one at the top of the folder that they share."""
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    inside = [path for package in PACKAGES for path in (folder / package).rglob(f"*{suffix}")]
+    return sorted([*folder.glob(f"*{suffix}"), *inside])
+
+
 def digest_of_sources() -> str:
     digest = hashlib.sha256(f"{sys.version} {sysconfig.get_platform()}".encode())
     files = (path for package in PACKAGES for path in (CHECKOUT / package).rglob("*.*"))
@@ -116,10 +123,11 @@ def build_extensions(folder: Path) -> None:
         "script_args=sys.argv[1:3])"
     )
     mypy_options = ("--explicit-package-bases", "--python-executable", sys.executable)
+    found_so_far = filter(None, [os.environ.get("PYTHONPATH")])  # an installer may keep the compiler there
     finished = subprocess.run(
         [sys.executable, "-c", program, "build_ext", "--inplace", *mypy_options, *HOT_MODULES],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(folder)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *found_so_far])},
         capture_output=True,
         text=True,
     )

@@ -4,6 +4,7 @@ A server should be up in a fraction of a second, so each command imports what it
 """
 
 import os
+import signal
 import sys
 from collections.abc import Iterable
 from importlib import import_module
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from server import VERSION
+from server.build_kind import build_kind
 from server.config_error import INVALID_ARGUMENTS, ConfigError
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(VERSION, prog_name="triokeeper", message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name="triokeeper", message=f"%(prog)s %(version)s ({build_kind()})")
 def main() -> None:
     """A ZooKeeper server without the JVM.
 
@@ -100,8 +102,9 @@ def start_server(
 ) -> int:
     """Run the server that the arguments of `start` name, to its end; returns the process's exit code."""
     from server.container.process_one import end_on_signals, take_note_of_orphans
-    from server.logging_setup import choose_format, choose_level, configure_logging
+    from server.logging_setup import choose_format, choose_level, configure_logging, unknown_choices
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the server listens to it: no traceback
     end_on_signals()
     take_note_of_orphans()
     form = choose_format(os.environ, is_terminal=sys.stdout is not None and sys.stdout.isatty())
@@ -111,7 +114,7 @@ def start_server(
         configure_logging(form, choose_level(os.environ, {}))
         refuse(error, is_logged=form != "console")
     configure_logging(form, choose_level(os.environ, loaded.properties), loaded.config.my_id)
-    log_notes(loaded)
+    log_notes(loaded, unknown_choices(os.environ))
     from server.run import serve_until_signalled
 
     return serve_until_signalled(loaded, beside=beside, shares_ports=shares_ports)
@@ -148,10 +151,12 @@ def refuse(error: ConfigError, *, is_logged: bool) -> NoReturn:
     sys.exit(error.exit_code)
 
 
-def log_notes(loaded: "LoadedConfig") -> None:
+def log_notes(loaded: "LoadedConfig", warnings: Iterable[str]) -> None:
     import structlog
 
     log = structlog.get_logger()
+    for warning in warnings:
+        log.warning(warning)
     for note in loaded.notes:
         getattr(log, note.level)(note.message)
 

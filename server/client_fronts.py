@@ -15,9 +15,7 @@ task of its own; it drives the same conversations over any Trio stream.
 """
 
 import errno
-import math
 import os
-import resource
 import select
 import socket
 from collections import Counter
@@ -29,6 +27,7 @@ import attrs
 import structlog
 import trio
 
+from persistence.open_files import files_for_clients
 from server.client_protocol import CLOSED, FRESH, ClientConnection
 from server.clock import Clock
 from server.pipeline import Pipeline
@@ -42,7 +41,6 @@ _ACCEPTS_PER_BATCH: Final = 256
 _EVENTS_PER_BATCH: Final = 1024
 _BATCHES_IN_A_ROW: Final = 4  # before other tasks get their turn
 _OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_RESERVED_FILES: Final = 32  # without one for the next log or snapshot the server would have to stop
 # Linux tells of what happened to a connection before it was accepted, and of a firewall that forbids it.
 _LOST_BEFORE_ACCEPTED: Final = (
     errno.ECONNRESET,
@@ -66,6 +64,7 @@ class FrontLimits:
     total_max: int = 0
     idle_ms: int = 10_000
     keepalive: bool = False
+    has_peers: bool = False  # other servers need open files too
 
 
 def client_address(address: tuple[object, ...]) -> str:
@@ -265,7 +264,7 @@ class PlainFront:
         self.to_flush: list[Peer] = []
         self._by_address: Counter[str] = Counter()
         self._is_accepting = True
-        self._files_max = _files_for_clients()
+        self._files_max = files_for_clients(has_peers=limits.has_peers)
 
     @property
     def connections(self) -> Iterable[ClientConnection]:
@@ -444,12 +443,6 @@ class PlainFront:
         self.poll.close()
         os.close(self._alarm)
         self._listener.close()
-
-
-def _files_for_clients() -> float:
-    """The number below which the files of clients stay."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return math.inf if limit == resource.RLIM_INFINITY else max(limit - _RESERVED_FILES, limit // 2)
 
 
 def _reset(sock: socket.socket) -> None:

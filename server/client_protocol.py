@@ -527,14 +527,20 @@ class ClientConnection:
         return 4 + length
 
     def _answer_word(self, word: str, data: bytes) -> int:
-        if word == "stmk" and len(data) < 12:
-            self._needed_bytes = 12
-            return 0
+        answer = self.pipeline.answer_word
+        reply = b""
+        if word == "stmk" and len(data) < 12:  # its argument is missing: only a refusal can be said already
+            if answer is not None:
+                reply = answer(self, word)
+            if not reply:
+                self._needed_bytes = 12
+                return 0
         self.received_count += 1
         self.pipeline.stats.packets_received += 1
-        answer = self.pipeline.answer_word
-        if answer is not None:
-            self._send(answer(self, word if word != "stmk" else "stmk" + data[4:12].hex()))
+        if answer is not None and not reply:
+            reply = answer(self, word if word != "stmk" else "stmk" + data[4:12].hex())
+        if reply:
+            self._send(reply)
         self.close_after_flush()
         return len(data)
 
@@ -543,7 +549,7 @@ class ClientConnection:
         if not pipeline.admits(self, request):
             self.close()
             return
-        self.timeout_ms = max(limits.session_ms_min, min(request.timeout_ms, limits.session_ms_max))
+        self.timeout_ms = limits.session_ms(request.timeout_ms)
         if request.session_id == 0:
             pipeline.open_session(self)
         else:

@@ -10,8 +10,10 @@ from importlib import import_module
 
 # The module and function behind each of these commands: it gets the arguments and answers the exit code.
 QUICK_COMMANDS = {
+    "cli": ("client.shell.command", "main"),
     "entrypoint": ("server.container.entrypoint", "main"),
     "scripts": ("server.tools.scripts", "main"),
+    "status": ("client.status.command", "main"),
     "zkcli": ("client.zkcli.main", "main"),
 }
 
@@ -19,6 +21,10 @@ QUICK_COMMANDS = {
 def main() -> None:
     """Run the command line that this process was started with."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name == "entrypoint":  # PID 1 is deaf until it says otherwise, and the rest takes long to import
+        from server.container.process_one import end_on_signals
+
+        end_on_signals()
     if name in QUICK_COMMANDS:
         module, function = QUICK_COMMANDS[name]
         run: Callable[[Sequence[str]], int] = getattr(import_module(module), function)

@@ -211,7 +211,7 @@ class ServerConfig:
         "fastleader.minNotificationInterval", lenient_int, 200, minimum=1
     )
     election_notification_max_ms: int = prop(
-        "fastleader.maxNotificationInterval", lenient_int, 60_000, minimum=1
+        "fastleader.maxNotificationInterval", lenient_int, 2_000, minimum=1
     )
     leader_max_concurrent_snap_syncs: int = prop("leader.maxConcurrentSnapSyncs", lenient_int, 10)
     leader_max_concurrent_diff_syncs: int = prop("leader.maxConcurrentDiffSyncs", lenient_int, 100)

@@ -14,6 +14,7 @@ import attrs
 
 from quorum.server_lines import ALL_INTERFACES, bracketed
 from quorum.setting_text import BadValue
+from server.acls import digest_id
 from server.auth_settings import read_auth_providers, read_enforced_schemes
 from server.config import DEFAULT_METRICS_PROVIDER, FOUR_LETTER_WORDS, LoadedConfig, Note, ServerConfig
 from server.config_error import EXIT_UNEXPECTED, INVALID_ARGUMENTS, UNEXPECTED, ConfigError
@@ -207,6 +208,15 @@ def _check_values(config: ServerConfig, sources: Sources) -> None:
         raise sources.error(
             "Invalid electionAlg value. Only 3 is supported.", "remove the line", "electionAlg"
         )
+    if config.client_port is None and config.secure_client_port is not None:
+        wording = "secureClientPort is set and clientPort is not: without TLS, nobody could connect"
+        raise sources.error(wording, "set clientPort: this version serves no TLS", "secureClientPort")
+    try:
+        digest_id(b"", config.digest_auth_algorithm)
+    except ValueError:
+        wording = f"{config.digest_auth_algorithm} is no digest algorithm of this system"
+        remedy = "write SHA1, SHA-256, SHA-512 or SHA3-256"
+        raise sources.error(wording, remedy, "DigestAuthenticationProvider.digestAlg") from None
     if config.metrics_provider_class not in METRICS_PROVIDERS:
         remedy = f"remove the line, or write {METRICS_PROVIDERS[-1]}"
         raise sources.error("metrics provider class was not found", remedy, "metricsProvider.className")

@@ -177,6 +177,8 @@ def notes_on_unserved(config: ServerConfig, keys: Iterable[str], set_fields: Ite
         f"TLS on secureClientPort={config.secure_client_port}": config.secure_client_port is not None,
         "TLS on the plaintext port (client.portUnification)": config.client_port_unification,
         "SASL (java.security.auth.login.config)": config.jaas_file is not None,
+        "superUser, which is for SASL,": bool(config.super_users),
+        "X509AuthenticationProvider.superUser, which is for TLS,": config.x509_super_user is not None,
         "SASL (authProvider)": any("SASLAuthentication" in name for name in config.auth_providers.values()),
         f"Metrics provider {config.metrics_provider_class}": config.metrics_provider_class
         != DEFAULT_METRICS_PROVIDER,
@@ -190,12 +192,29 @@ def notes_on_unserved(config: ServerConfig, keys: Iterable[str], set_fields: Ite
     notes = [
         Note("warning", f"{feature} is not served by this version") for feature in wanted if wanted[feature]
     ]
+    if config.skip_acl:
+        notes.append(Note("warning", 'zookeeper.skipACL=="yes", ACL checks will be skipped'))
+    if (
+        config.tls_client_settings
+        and config.secure_client_port is None
+        and not config.client_port_unification
+    ):
+        notes.append(_without_port("ssl", config.tls_client_settings, "secureClientPort"))
+    if config.tls_quorum_settings and not (config.ssl_quorum or config.quorum_port_unification):
+        notes.append(_without_port("ssl.quorum", config.tls_quorum_settings, "sslQuorum"))
     if config.admin_enabled:
         asked_for = any(key.startswith("admin.") for key in keys)
         notes.append(
             Note("warning" if asked_for else "info", "AdminServer (HTTP) is not served by this version")
         )
     return notes
+
+
+def _without_port(prefix: str, settings: Mapping[str, str], switch: str) -> Note:
+    keys = ", ".join(f"{prefix}.{key}" for key in sorted(settings))
+    return Note(
+        "warning", f"{keys}: no effect, since {switch} is not set and TLS is not served by this version"
+    )
 
 
 def notes_on_disk_use(config: ServerConfig) -> list[Note]:

@@ -294,7 +294,7 @@ class DataTree:
 
     @property
     def approximate_data_bytes(self) -> int:
-        """Bytes of all paths and data."""
+        """Characters of all paths, as Java counts them, and bytes of all data."""
         return self.data_bytes + len(ROOT)
 
     def is_ephemeral_owner(self, owner: int) -> bool:
@@ -454,7 +454,7 @@ class DataTree:
                 self.children[parent] = {path: None}
             else:
                 raise NoNode
-            self.data_bytes += len(path) + data_length_of(body)
+            self.data_bytes += _characters(path) + data_length_of(body)
         self.bodies[path] = body
         if acl != OPEN_ACL:
             self._set_acl(path, acl)
@@ -467,7 +467,7 @@ class DataTree:
 
     def _forget(self, path: bytes, body: bytes) -> bytes:
         """Drop what is kept about a deleted node besides its body; returns the ACL it had."""
-        self.data_bytes -= len(path) + data_length_of(body)
+        self.data_bytes -= _characters(path) + data_length_of(body)
         self.creates.pop(path, None)
         self._child_lists.pop(path, None)
         owner = self.owners.pop(path, 0) or shown_owner_of(body)
@@ -611,3 +611,8 @@ def persisted_stat(body: bytes, creates: int, owner: int | None) -> bytes:
         write_i64_be(stat, owner)
     stat.write(body[-8:])
     return stat.getvalue()
+
+
+def _characters(path: bytes) -> int:
+    """In a path, of 16 bits each."""
+    return len(path) if path.isascii() else len(path.decode("utf-8", "replace").encode("utf-16-le")) // 2

@@ -76,6 +76,7 @@ def election_settings(config: ServerConfig) -> ElectionSettings:
             bind_tries_max=config.election_port_bind_retry,
             listens_on_all=config.quorum_listen_on_all_ips,
             sends_all_addresses=config.multi_address_enabled,
+            waits_for_address=config.reconfig_enabled,
         ),
         reconfig_enabled=config.reconfig_enabled,
     )

@@ -54,7 +54,7 @@ def _master_id(learning: Learning | None) -> int:
 
 def _leader_gauges(leader: Leader, membership: Membership, pipeline: Pipeline) -> dict[str, int]:
     """A learner counts as synced from the moment it is sent every new proposal or commit."""
-    synced = [each for each in leader.learners.values() if each.is_forwarding]
+    synced = [each for each in leader.learners if each.is_forwarding]
     followers = [each for each in synced if not each.is_observer]
     sizes = pipeline.stats.ensemble.proposal_sizes
     return {

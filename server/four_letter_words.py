@@ -59,7 +59,8 @@ class FourLetterWords:
     _has_listed_words: bool = attrs.field(default=False, init=False)
 
     def answer(self, connection: ClientConnection, asked: str) -> bytes:
-        """The answer to a word; `stmk` comes with the eight bytes that follow it, in hexadecimal."""
+        """The answer to a word; `stmk` comes with the eight bytes that follow it, in hexadecimal. Without
+        them there is none yet, unless the word is refused."""
         text = self._answer(connection, asked).encode()
         self._pipeline.stats.word_bytes += len(text)
         return text
@@ -69,6 +70,8 @@ class FourLetterWords:
         self._list_words_once()
         if word not in self.config.four_letter_words_whitelist or word not in _ANSWERS:
             return f"{word} is not executed because it is not in the whitelist.\n"
+        if asked == "stmk":
+            return ""
         log.debug(f"Processing {word} command from {address_text(connection)}")
         question = Question(connection, bytes.fromhex(argument), self.standing())
         if not question.standing.is_serving and word in _SILENT_WHILE_NOT_SERVING:

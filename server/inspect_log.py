@@ -16,11 +16,11 @@ from jute.zxid import format_zxid
 from persistence.disk import RealDisk
 from persistence.errors import CorruptLog
 from persistence.file_names import LogFile
-from persistence.log_format import PAYLOAD_BYTES_MAX, End, EntryScanner, zxid_of
+from persistence.log_format import FILE_HEADER, PAYLOAD_BYTES_MAX, End, EntryScanner, zxid_of
 from persistence.log_reader import scan
 from server.dump_values import json_data, name_of, shown_acl, shown_data, utc_time
 
-HEADER = "ZooKeeper Transactional Log File with dbid 0 txnlog format version 2"
+HEADER = "ZooKeeper Transactional Log File with dbid {} txnlog format version 2"
 PROBLEMS = {
     End.TORN: "an entry is cut off or its length is impossible",
     End.BAD_CHECKSUM: "the checksum of an entry does not fit its bytes",
@@ -36,7 +36,7 @@ def inspect_log(path: Path, *, as_json: bool = False) -> Iterator[str]:
         count += 1
         undecoded += not is_decoded
         if count == 1 and not as_json:
-            yield HEADER
+            yield HEADER.format(_database_of(path))
         yield line
     if scanner.end in PROBLEMS:
         problem = f"{PROBLEMS[scanner.end]}, behind {count} sound ones"
@@ -45,6 +45,11 @@ def inspect_log(path: Path, *, as_json: bool = False) -> Iterator[str]:
         raise CorruptLog(f"{undecoded} of {count} transactions are sound but of no known form", file=path)
     if not as_json:
         yield f"EOF reached after {count} txns."
+
+
+def _database_of(path: Path) -> int:
+    with path.open("rb") as file:
+        return int.from_bytes(file.read(len(FILE_HEADER))[8:], "big", signed=True)
 
 
 def _lines(path: Path, scanner: EntryScanner, *, as_json: bool) -> Iterator[tuple[str, bool]]:

@@ -149,7 +149,8 @@ class LearningPipeline(Pipeline):
             raise MarshallingError
         if connection.session_id not in self.tree.session_timeouts_ms:
             raise SessionExpired
-        self._forward(connection, xid, CREATE_SESSION, body[:4])
+        timeout_ms = self.limits.session_ms(_INT.unpack_from(body)[0])
+        self._forward(connection, xid, CREATE_SESSION, _INT.pack(timeout_ms))
 
     def _submit_close(self, connection: ClientConnection, xid: int) -> None:
         self._forward(connection, xid, CLOSE_SESSION, b"")

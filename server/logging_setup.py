@@ -64,6 +64,16 @@ def choose_level(environ: Mapping[str, str], properties: Mapping[str, str]) -> s
     return "info"
 
 
+def unknown_choices(environ: Mapping[str, str]) -> list[str]:
+    """What the environment asks of the log and does not get."""
+    known = {"TRIOKEEPER_LOG": get_args(Format), "TRIOKEEPER_LOG_LEVEL": tuple(LEVELS)}
+    return [
+        f"{name}={environ[name]} has no effect: known are {', '.join(values)}"
+        for name, values in known.items()
+        if environ.get(name) and environ[name].strip().lower() not in values
+    ]
+
+
 def configure_logging(form: Format, level: str = "info", my_id: int | None = None) -> None:
     """Decide how every logger of this process writes from now on."""
     if getattr(sys, "stdout", None) is None:  # started without one; its number must not go to another file

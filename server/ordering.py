@@ -133,7 +133,7 @@ class OrderingPipeline(Pipeline):
         elif not self.sessions.is_alive(connection.session_id):  # nobody would ever close it again
             self.submit_failure(connection, xid, CREATE_SESSION, SessionExpired())
         else:
-            self._submit_create(connection, _INT.unpack_from(body)[0])
+            self._submit_create(connection, self.limits.session_ms(_INT.unpack_from(body)[0]))
 
     def _submit_create(self, connection: ClientConnection, timeout_ms: int) -> None:
         txn = self.preparer.create_session(connection.session_id, timeout_ms, self.wall_ms)

@@ -76,6 +76,10 @@ class Limits:
     throttled_op_wait_ms: int = 0
     enforced_schemes: frozenset[str] = frozenset()
 
+    def session_ms(self, asked_ms: int) -> int:
+        """How long a session lives unheard whose client asks for so long."""
+        return max(self.session_ms_min, min(asked_ms, self.session_ms_max))
+
 
 # A transaction that is not committed yet, and whom to answer: xid, opcode, when it began, bytes of the
 # request. A tuple, because one is made for every write. Where nobody is to be answered it began at UNTIMED.

@@ -23,7 +23,7 @@ import trio
 
 from jute.primitives import encode_ustring
 from jute.zxid import format_zxid
-from persistence.data_dirs import DataDirs, open_data_dirs
+from persistence.data_dirs import DataDirs, has_fetched, open_data_dirs
 from persistence.errors import RESYNC_OR_RESTORE, DataDirError
 from persistence.file_names import Compression
 from persistence.log_format import zxid_of
@@ -102,7 +102,7 @@ class Replica:
             upgrades_sessions=config.local_sessions_upgrading_enabled,
         )
         self.txn_log = _txn_log(config, world, dirs)
-        self.writer = LogWriter(self.txn_log, world.log_offload, clock=world.stopwatch)
+        self.writer = LogWriter(self.txn_log, world.log_offload, world.log_begin)
         self.fronts: list[Front] = []
         self.recovered = Recovered(zxid=_NO_DATA, snapshot=None, txns_replayed=0)
         self._next_session_id = first_session_id(server_id, world.clock.wall_ms())
@@ -112,6 +112,7 @@ class Replica:
         self._last_logged: bytes | None = None  # what was last handed to the log since the tree was loaded
         self._is_loaded = False  # the tree is what the disk leads to, or grew from it
         self._is_ahead_of_log = False  # it grew by what was not logged
+        self._gapless_after = 0  # from where on the log can bring others up to date
         self._saving = trio.Lock()
         self._saving_scope: trio.CancelScope | None = None
         self._snapshot_due = trio.Event()
@@ -152,6 +153,7 @@ class Replica:
         self._is_loaded = True
         self._is_ahead_of_log = False
         self._last_logged = None
+        self._gapless_after = self.recovered.gapless_after
         self._write_config_node()
         stats = self.state.stats
         took_ms = self.world.clock.now_ms() - started_ms
@@ -175,6 +177,10 @@ class Replica:
         if self.recovered.zxid == _NO_DATA and not self.tree.last_zxid:
             return _NO_DATA
         return self.tree.last_zxid
+
+    @property
+    def digest_mismatches(self) -> int:
+        return self.stored.digest_mismatches
 
     def connections(self) -> Iterator[ClientConnection]:
         for front in self.fronts:
@@ -234,9 +240,9 @@ class Replica:
 
     def logged_after(self, zxid: int) -> Iterator[bytes] | None:
         """Payloads on disk, from the beginning of the file that can hold `zxid`, if the files behind that one
-        are small beside the newest snapshot, and the log reaches back that far. Blocks."""
+        are small beside the newest snapshot, and the log reaches back that far without a gap. Blocks."""
         factor = self.config.snapshot_size_factor
-        if factor < 0:
+        if factor < 0 or zxid < self._gapless_after:
             return None
         disk = self.world.disk
         files = logs_holding(list_logs(disk, self.dirs.log_dir), zxid)
@@ -325,29 +331,29 @@ class Replica:
         """The tree came from a leader: make it our history on disk.
 
         Of our own history, what lies beyond it was never committed: replayed over the tree it would change
-        it. What ends before it would leave a hole. Whenever we are killed, what is on disk is one or the
-        other.
+        it. What lies before it may end too early, or may be wrong: a digest may have told. Whenever we are
+        killed, what is on disk is one or the other (recovery.py finishes what is begun here).
         """
+        self.stored.settled()
         await self.log_drained()
         await self._give_up_snapshot()
         offload, zxid = self.world.snapshot_offload, self.tree.last_zxid
-        last_logged = await offload(self._cut_log_after, zxid)
+        await offload(self._cut_log_after, zxid)
         await self.take_snapshot()
         await offload(self._remove_snapshots_after, zxid)
-        if last_logged != zxid:
-            await offload(self._remove_before, zxid)
+        await offload(self._remove_before, zxid)
+        await offload(has_fetched, self.world.disk, self.dirs.snap_dir)
+        self._gapless_after = zxid
         self._is_loaded = True
         self._is_ahead_of_log = False
         self._last_logged = None
 
-    def _cut_log_after(self, zxid: int) -> int | None:
-        """What is left of the log ends where?"""
-        if not list_logs(self.world.disk, self.dirs.log_dir):
-            return None
-        return self.txn_log.truncate_after(zxid)
+    def _cut_log_after(self, zxid: int) -> None:
+        if list_logs(self.world.disk, self.dirs.log_dir):
+            self.txn_log.truncate_after(zxid)
 
     def _remove_before(self, zxid: int) -> None:
-        """Remove what does not lead up to the snapshot just taken."""
+        """Remove what came before the snapshot just taken."""
         disk, dirs = self.world.disk, self.dirs
         for snapshot in list_snapshots(disk, dirs.snap_dir):
             if snapshot.zxid < zxid:
@@ -431,6 +437,7 @@ class Replica:
         for connection in list(self.connections()):
             connection.close()
         self._next_session_id = max(self._next_session_id, self.pipeline.sessions.next_id)
+        self.state.stats.digest_mismatches = self.stored.digest_mismatches
         self.tree.tracks_digest = self.config.digest_enabled and not isinstance(pipeline, OrderingPipeline)
         self.pipeline = pipeline
         self.begin_batch()
@@ -525,6 +532,7 @@ class Replica:
                 self.dirs.snap_dir,
                 self.stored.view(),
                 snapshot_options(self.config),
+                self.log_drained,
             )
             elapsed_ms = self.world.clock.now_ms() - started_ms
             self.state.stats.snapshots += 1
@@ -651,6 +659,7 @@ def snapshot_options(config: ServerConfig) -> SnapshotOptions:
 
 def recovery_options(config: ServerConfig) -> RecoveryOptions:
     return RecoveryOptions(
+        has_leader=config.is_distributed,
         trust_empty=config.snapshot_trust_empty,
         db_autocreate=config.db_autocreate,
         snapshots=snapshot_options(config),

@@ -1,6 +1,6 @@
 """Running a server as a process: sockets, signals, exit codes."""
 
-import os
+import errno
 import resource
 import select
 import signal
@@ -18,9 +18,10 @@ from persistence.disk import RealDisk
 from persistence.errors import StorageError
 from persistence.offload import WorkerThread
 from quorum.errors import CannotListen as NoPeerPort
-from quorum.network import RealNetwork
+from quorum.network import RealNetwork, bind_remedy
 from quorum.server_lines import ALL_INTERFACES, ClientAddress, bracketed
 from server import VERSION
+from server.build_kind import build_kind
 from server.client_fronts import FrontLimits, PlainFront
 from server.clock import SystemClock
 from server.config import LoadedConfig, ServerConfig
@@ -29,6 +30,7 @@ from server.host_facts import RealHost
 from server.loading_progress import loading_progress
 from server.metrics import MetricsReader
 from server.replica import Replica, ordering_sentence
+from server.stack_dump import stacks
 from server.standalone import Standalone
 from server.standing import Standing
 from server.stream_front import StreamFront
@@ -41,8 +43,14 @@ EXIT_UNEXPECTED = 1
 EXIT_DATA_DIR = 3
 EXIT_PEER_PORT = 14
 
+_SEVERE = "Severe unrecoverable error, exiting."
 REMEDY = "The disk failed or is full: what was acknowledged is safe; mend it or make room, then start again"
+REMEDY_FILES = (
+    "No more files can be opened: what was acknowledged is safe; raise the limit (ulimit -n), start again"
+)
 _BACKLOG_DEFAULT = 50
+_SIGNALS_TO_STOP = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS_TO_SURVIVE = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class CannotListen(Exception):
@@ -56,6 +64,8 @@ def serve_until_signalled(
     loaded: LoadedConfig, *, beside: Companion | None = None, shares_ports: bool = False
 ) -> int:
     """Run a server until SIGTERM or SIGINT; returns the exit code of the process."""
+    for number in _SIGNALS_TO_SURVIVE:  # until there is somebody to hear them
+        signal.signal(number, signal.SIG_IGN)
     code = EXIT_OK
     try:
         trio.run(_serve, loaded, beside, shares_ports, strict_exception_groups=True)
@@ -66,7 +76,10 @@ def serve_until_signalled(
     except* NoPeerPort as failures:
         code = _stopped(EXIT_PEER_PORT, "Unable to be one of an ensemble, exiting abnormally", failures)
     except* OSError as failures:
-        code = _stopped(EXIT_UNEXPECTED, f"Severe unrecoverable error, exiting. {REMEDY}", failures)
+        is_short_of_files = any(map(_is_short_of_files, _leaves(failures)))
+        code = _stopped(
+            EXIT_UNEXPECTED, f"{_SEVERE} {REMEDY_FILES if is_short_of_files else REMEDY}", failures
+        )
     return code
 
 
@@ -76,6 +89,10 @@ def _stopped(code: int, summary: str, failures: BaseExceptionGroup[BaseException
         print(f"{summary}: {failure}", file=sys.stderr)
     log.error(f"Exiting with code {code}")
     return code
+
+
+def _is_short_of_files(failure: BaseException) -> bool:
+    return isinstance(failure, OSError) and failure.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
@@ -94,6 +111,7 @@ async def _serve(loaded: LoadedConfig, beside: Companion | None, shares_ports: b
         world = World(
             disk=RealDisk(),
             log_offload=log_offload,
+            log_begin=log_offload.begin,
             snapshot_offload=snapshot_offload,
             random=Random(),
             clock=SystemClock(),
@@ -166,11 +184,11 @@ async def _serve_clients(
         serving.start_soon(server.take_snapshots)
         serving.start_soon(server.reap_containers)
         serving.start_soon(server.purge_old_files)
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        with trio.open_signal_receiver(*_SIGNALS_TO_STOP, *_SIGNALS_TO_SURVIVE) as signals:
             _announce(server, listener)  # whoever hears of it may stop it at once
             if beside is not None and listener is not None:
                 serving.start_soon(beside, server, listener.getsockname()[1])
-            await _first_of(signals)
+            await _wait_for(signals)
         serving.cancel_scope.cancel()
     server.fronts.clear()
 
@@ -183,15 +201,25 @@ def _front(server: Replica) -> PlainFront | StreamFront:
         total_max=config.max_cnxns,
         idle_ms=config.sessionless_cnxn_timeout_ms,
         keepalive=config.client_tcp_keepalive,
+        has_peers=config.is_distributed,
     )
     kind = PlainFront if hasattr(select, "epoll") else StreamFront
     return kind(server.pipeline, limits, server.world.clock)
 
 
-async def _first_of(signals: AsyncIterator[int]) -> None:
+async def _wait_for(signals: AsyncIterator[int]) -> None:
+    """Until SIGTERM or SIGINT. Others that would end a process are answered in the log: SIGQUIT with what all
+    tasks and threads are doing."""
     async for number in signals:
-        log.info("stopping", signal=signal.Signals(number).name)
-        return
+        name = signal.Signals(number).name
+        if number in _SIGNALS_TO_STOP:
+            log.info("stopping", signal=name)
+            return
+        if number == signal.SIGQUIT:
+            for text in stacks():
+                log.warning(f"SIGQUIT: {text}")
+        else:
+            log.warning("signal_without_effect", signal=name, remedy="send SIGTERM to stop this server")
 
 
 def _announce(server: Replica, listener: socket.socket | None) -> None:
@@ -209,8 +237,8 @@ def _announce(server: Replica, listener: socket.socket | None) -> None:
     if not config.is_distributed:
         log.info(ordering_sentence(0, config))
     log.info(
-        f"Triokeeper {VERSION} serving on {where}, mode {_mode(config)}, data in {config.data_dir}, "
-        f"zxid 0x{server.pipeline.tree.last_zxid:x}"
+        f"Triokeeper {VERSION} ({build_kind()}) serving on {where}, mode {_mode(config)}, "
+        f"data in {config.data_dir}, zxid 0x{server.pipeline.tree.last_zxid:x}"
     )
 
 
@@ -242,8 +270,8 @@ def _listen(config: ServerConfig) -> socket.socket | None:
         return _bound(host, port, _backlog(config))
     except OSError as failure:
         raise CannotListen(
-            f"cannot listen on {host or '*'}:{port} (clientPort): {os.strerror(failure.errno or 0)}. "
-            "Stop whatever uses the port, or set another clientPort."
+            f"cannot listen on {host or '*'}:{port} (clientPort): {failure.strerror or failure}. "
+            f"{bind_remedy(failure, port='clientPort', address='clientPortAddress')}."
         ) from failure
 
 

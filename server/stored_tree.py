@@ -2,13 +2,16 @@
 
 While restoring, digests are checked: every transaction carries the digest of the tree it leads to, and a
 snapshot the digest of some moment during its writing. A mismatch means that this tree is not the one that
-was written; like the original we say so and go on, because refusing to serve would help nobody.
+was written; we say so (again and again, but ever more rarely) and count it. What follows from it is decided
+elsewhere: a learner asks for a snapshot (quorum/learner.py); a leader and a standalone server go on like the
+original, because refusing to serve would help nobody.
 
 Apache takes a snapshot's digest while another thread may be half-way through the next transaction, which the
 snapshot then holds already. So a digest that is missed counts only if that transaction's is missed as well.
 
 A learner is restored from its leader's stream, while that goes on changing, and no digest comes with it: its
-tree is a mixture until it has met the digest of some transaction for the first time.
+tree is a mixture until it has met the digest of some transaction for the first time, or `settled` says that
+all that got into the stream has been applied. So a wrong tree is noticed with the next transaction.
 """
 
 from collections.abc import Iterable, Iterator
@@ -133,12 +136,13 @@ class StoredTree:
 
     def _mismatch(self, zxid: int, written: int) -> None:
         self.digest_mismatches += 1
-        if self.digest_mismatches == 1:
+        if self.digest_mismatches.bit_count() == 1:  # 1, 2, 4, 8 ...: each may be followed by many
             log.error(
                 "digest_mismatch",
                 zxid=format_zxid(zxid),
                 written=f"{written:x}",
                 computed=f"{self.tree.digest:x}",
+                count=self.digest_mismatches,
             )
 
     def begin_stream(self) -> "StreamedTree":
@@ -149,6 +153,10 @@ class StoredTree:
     def end_stream(self, zxid: int) -> None:
         self._begin_at(zxid)
         self._is_mixture = True
+
+    def settled(self) -> None:
+        """Every transaction that the stream may have held in part has been applied."""
+        self._is_mixture = False
 
     def _begin_at(self, zxid: int) -> None:
         self.tree.last_zxid = zxid

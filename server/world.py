@@ -7,7 +7,7 @@ from random import Random
 import attrs
 
 from persistence.disk import Disk
-from persistence.offload import Offload
+from persistence.offload import Begin, Offload
 from server.clock import Clock
 
 
@@ -17,6 +17,7 @@ class World:
 
     disk: Disk
     log_offload: Offload
+    log_begin: Begin | None = None  # of the same thread
     snapshot_offload: Offload
     random: Random
     clock: Clock

@@ -3,8 +3,8 @@
 import inspect
 import os
 import sys
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Sequence
+from typing import Any, NoReturn
 
 import click
 
@@ -43,7 +43,9 @@ def _parse_auths(
     )
 
 
-@click.group(cls=ShellCommands, invoke_without_command=True)
+@click.group(
+    cls=ShellCommands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.option(
     "-s",
     "--server",
@@ -112,11 +114,9 @@ def cli(
     ctx.obj = shell = TrioShell(settings)
     if ctx.invoked_subcommand is not None:
         return None
-    if not sys.stdin.isatty():
-        return run_script(shell, sys.stdin)
-    from client.shell.terminal import serve_person
+    from client.shell.terminal import read_stdin, serve_person
 
-    return serve_person(shell)
+    return serve_person(shell) if sys.stdin.isatty() else run_script(shell, read_stdin)
 
 
 @cli.result_callback()
@@ -125,3 +125,8 @@ def _run(shell: Shell, /, work: object, **options: object) -> None:
     if not inspect.iscoroutine(work):
         return  # --help
     sys.exit(shell.run(work))
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Run it without the rest of `triokeeper`, which takes longer to import than this."""
+    cli.main(list(arguments), prog_name="triokeeper cli")

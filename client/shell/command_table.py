@@ -42,6 +42,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "config": ("ensemble", "the members of the ensemble"),
     "reconfig": ("ensemble", "change the members of the ensemble"),
     "connect": ("ensemble", "go on with other servers"),
+    "listquota": ("quotas", "a subtree's limits and use"),
+    "setquota": ("quotas", "limit the nodes or bytes of a subtree"),
+    "delquota": ("quotas", "lift the limits of a subtree"),
 }
 # zkCli's names, for fingers that know them.
 ALIASES: Mapping[str, tuple[str, ...]] = {

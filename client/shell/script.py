@@ -2,7 +2,8 @@
 
 import inspect
 import shlex
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable
+from itertools import count
 
 import click
 
@@ -17,9 +18,12 @@ class Quit(Exception):
     """`quit` or `exit`."""
 
 
-async def run_script(shell: Shell, lines: Iterable[str]) -> int:
-    """Do one command after the other, until one fails."""
-    for number, line in enumerate(lines, 1):
+async def run_script(shell: Shell, read_line: Callable[[], Awaitable[str]]) -> int:
+    """Do one command after the other, until one fails or a line is empty to its very end."""
+    for number in count(1):
+        line = await read_line()
+        if not line:
+            break
         try:
             exit_code = await run_line(shell, line)
         except Quit:

@@ -66,11 +66,16 @@ async def _read_plainly(prompt: str, interrupts: AsyncIterator[int]) -> str:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_on_each, interrupts, show_prompt)
         show_prompt("")
-        typed = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+        typed = await read_stdin()
         nursery.cancel_scope.cancel()
     if not typed:
         raise EOFError
     return typed
+
+
+async def read_stdin() -> str:
+    """A line with its end, or nothing at the end of the input. Sessions go on meanwhile."""
+    return await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
 
 
 async def do_unless_interrupted(shell: TrioShell, line: str, interrupts: AsyncIterator[int]) -> None:

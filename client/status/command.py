@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -48,7 +48,7 @@ def _usage_errors() -> Iterator[None]:
         raise WrongUse(error.format_message(), error.ctx) from None
 
 
-@click.command(cls=StatusCommand)
+@click.command(cls=StatusCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("servers", required=False, metavar="[HOST:PORT,...]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of the table.")
 @click.option("--ready", is_flag=True, help="Only: does this one server serve, in a quorum? Says nothing.")
@@ -136,3 +136,8 @@ def _show(
     with suppress(KeyboardInterrupt):  # how one leaves
         trio.run(keep_showing, prober.look, screen, every_s)
     return screen.last_verdict
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Run it without the rest of `triokeeper`: health checks do, every few seconds."""
+    status.main(list(arguments), prog_name="triokeeper status")

@@ -6,10 +6,12 @@ from server.container.config_lines import Line, with_overrides
 from server.container.draft import (
     Draft,
     exports_of,
+    extra_lines,
     named_lines,
     notes_on_variables,
     split_flags,
     unknown_names,
+    value_in,
 )
 from server.container.official import DIRECTORIES
 from server.container.variables import Refused, Variables, is_yes
@@ -53,6 +55,7 @@ def draft_bitnami(variables: Variables) -> Draft:
     data_dir = _directory(variables, "ZOO_DATA_DIR") or f"{VOLUME}/data"
     log_dir = _directory(variables, "ZOO_DATA_LOG_DIR")
     lines = with_overrides(_lines(variables, data_dir, log_dir), named_lines(variables))
+    data_dir, log_dir = value_in(lines, "dataDir"), value_in(lines, "dataLogDir")
     in_file, flags = split_flags(lines)
     known = {name for _, name, _, _ in _SETTINGS} | DIRECTORIES.keys() | {*_LEVELS} | _OTHERS
     conf_dir = _directory(variables, "ZOO_CONF_DIR")
@@ -99,7 +102,7 @@ def _lines(variables: Variables, data_dir: str, log_dir: str) -> list[Line]:
         lines.append(Line("metricsProvider.className", PROMETHEUS_PROVIDER, "ZOO_ENABLE_PROMETHEUS_METRICS"))
         lines.append(Line("metricsProvider.httpPort", port, "ZOO_PROMETHEUS_METRICS_PORT_NUMBER"))
     # The other pods' names may resolve only minutes later.
-    return [*lines, Line("electionPortBindRetry", "0")]
+    return [*lines, Line("electionPortBindRetry", "0"), *extra_lines(variables)]
 
 
 def _server_lines(variables: Variables) -> list[Line]:

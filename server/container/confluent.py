@@ -8,10 +8,12 @@ from server.container.config_lines import Line, find_key, with_overrides
 from server.container.draft import (
     Draft,
     exports_of,
+    extra_lines,
     named_lines,
     notes_on_variables,
     split_flags,
     unknown_names,
+    value_in,
 )
 from server.container.official import DIRECTORIES
 from server.container.refused_security import is_about_security
@@ -52,8 +54,8 @@ def draft_confluent(variables: Variables) -> Draft:
     return Draft(
         config_file=CONFIG_FILE,
         lines=in_file,
-        data_dir=DATA_DIR,
-        directories=(DATA_DIR, LOG_DIR),
+        data_dir=value_in(lines, "dataDir"),
+        directories=(value_in(lines, "dataDir"), value_in(lines, "dataLogDir")),
         id_variable="ZOOKEEPER_SERVER_ID",
         my_id=variables.get("ZOOKEEPER_SERVER_ID"),
         is_made_at_each_start=True,
@@ -74,4 +76,4 @@ def _lines(variables: Variables) -> list[Line]:
     for variable, word in _LISTS.items():
         parts = [part.strip() for part in variables.get(variable).split(";") if part.strip()]
         lines += [Line(f"{word}.{number}", part, variable) for number, part in enumerate(parts, start=1)]
-    return lines
+    return lines + extra_lines(variables)

@@ -1,12 +1,12 @@
 """What the variables of an image ask for, before anybody has looked at the disk. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
 from server.config import Note
 from server.container.config_lines import Line, is_flag_only, key_named, lines_in
-from server.container.refused_security import is_about_security
+from server.container.refused_security import is_about_security, refuse_security_lines
 from server.container.variables import CONFIG_EXTRA, CONFIG_KEY_PREFIX, Refused, Variables
 
 LOG_LEVELS = {"TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF", "ALL"}
@@ -58,8 +58,17 @@ def named_lines(variables: Variables) -> dict[str, Line]:
     return lines
 
 
+def value_in(lines: Sequence[Line], key: str) -> str:
+    """The value of a key that counts, which is the last one; empty if there is none."""
+    return next((line.value for line in reversed(lines) if line.key == key), "")
+
+
 def split_flags(lines: list[Line]) -> tuple[tuple[Line, ...], list[str]]:
-    """The lines that belong into zoo.cfg, and -D flags for those that the server only takes there."""
+    """The lines that belong into zoo.cfg, and -D flags for those that the server only takes there.
+
+    `Refused` if one of them asks for TLS or SASL.
+    """
+    refuse_security_lines(lines)
     flags = [f"-D{line.key}={line.value}" for line in lines if is_flag_only(line.key)]
     return tuple(line for line in lines if not is_flag_only(line.key)), flags
 

@@ -4,6 +4,7 @@ It runs once and then becomes the command it was given. As root, it lets the ser
 directories and becomes that user, if the command is a server.
 """
 
+import errno
 import os
 import pwd
 import signal
@@ -16,7 +17,7 @@ from typing import NoReturn
 import attrs
 
 from server.container.commands import Command, understand
-from server.container.plan import Plan, WriteFile, draft_for, settle
+from server.container.plan import Plan, WriteFile, draft_for, refuse_bad_values, settle
 from server.container.process_one import end_on_signals, hold_signals_back
 from server.container.variables import EXIT_DATA_DIR, Refused, read_variables
 
@@ -81,6 +82,7 @@ def prepare(command: Command, environ: Mapping[str, str], machine: Machine) -> P
     """Find out what to do and do it, up to running the command."""
     variables = read_variables(environ, lambda path: machine.real(path).read_text())
     draft = draft_for(command, variables)
+    refuse_bad_values(draft, variables, machine)
     if command.is_server:
         directories = [machine.real(directory) for directory in draft.directories]
         _make(directories)
@@ -105,14 +107,10 @@ def _make(directories: Iterable[Path]) -> None:
 
 
 def become_user(directories: Iterable[Path]) -> None:
-    """Hand the directories to the server's user, as far as the system lets us, and become that user."""
+    """Hand the directories to the server's user, and become that user."""
     name, uid, gid, home = _server_user()
-    for path in _everything_in(directories):
-        with suppress(
-            OSError
-        ):  # a read-only or remote file system; what matters is whether it can be written
-            if os.lstat(path).st_uid != uid:
-                os.chown(path, uid, gid, follow_symlinks=False)
+    for directory in directories:
+        _hand_over(directory, uid, gid)
     try:
         if name is not None:
             os.initgroups(name, gid)
@@ -137,32 +135,70 @@ def _server_user() -> tuple[str | None, int, int, str]:
     return SERVER_USER, entry.pw_uid, entry.pw_gid, entry.pw_dir
 
 
-def _everything_in(directories: Iterable[Path]) -> Iterator[str]:
-    for directory in directories:
-        yield str(directory)
-        for folder, folders, files in os.walk(directory):
-            for name in [*folders, *files]:
-                yield os.path.join(folder, name)
+def _hand_over(directory: Path, uid: int, gid: int) -> None:
+    """Change the owner of a directory and of all in it, as far as the system lets us.
+
+    A volume may hold links to anywhere, and others may put some there at this moment: every change is made
+    within a folder that is open, and to a link itself, not to where it leads.
+    """
+    with suppress(OSError, RecursionError):
+        for _, folders, files, folder in os.fwalk(directory):
+            for name in [".", *folders, *files]:
+                _give(name, folder, uid, gid)
+
+
+def _give(name: str, folder: int, uid: int, gid: int) -> None:
+    with suppress(OSError):  # a read-only or remote file system; what matters is whether it can be written
+        if os.lstat(name, dir_fd=folder).st_uid != uid:
+            os.chown(name, uid, gid, dir_fd=folder, follow_symlinks=False)
 
 
 def _write(file: WriteFile, machine: Machine, *, is_server: bool) -> None:
-    """Put a file in place, whole or not at all. Only a server cannot do without."""
-    path = machine.real(file.path)
-    beside = path.with_name(f".{path.name}.new")
+    """Put a file in place. Only a server cannot do without."""
     try:
-        path.parent.mkdir(exist_ok=True)
-        with open(beside, "wb", opener=lambda name, flags: os.open(name, flags, file.mode)) as out:
-            os.fchmod(out.fileno(), file.mode)
-            out.write(file.content)
-        beside.rename(path)
+        _put(file, machine.real(file.path))
     except OSError as failure:
         if is_server:
-            raise Refused(
-                f"{file.path} cannot be written by uid {machine.uid} ({failure.strerror}): mount a volume "
-                "there that belongs to this user, or run the container as the user that it belongs to",
-                EXIT_DATA_DIR,
-            ) from None
+            raise _not_written(file.path, failure, machine) from None
         _complain(f"{file.path} is not written: {failure.strerror}")
+
+
+def _put(file: WriteFile, path: Path) -> None:
+    """Whole or not at all, whenever the machine goes down: the next start believes what it finds."""
+    beside = path.with_name(f".{path.name}.new")
+    path.parent.mkdir(exist_ok=True)
+    beside.unlink(missing_ok=True)  # of a start that was cut short, or a link that somebody laid
+    try:
+        new = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file.mode)
+        with open(new, "wb") as out:
+            os.fchmod(new, file.mode)
+            out.write(file.content)
+            out.flush()
+            os.fsync(new)
+        beside.rename(path)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink()
+        raise
+    _sync(path.parent)
+
+
+def _sync(directory: Path) -> None:
+    folder = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _not_written(path: str, failure: OSError, machine: Machine) -> Refused:
+    remedy = "mount a volume there that belongs to this user, or run the container as the user it belongs to"
+    if failure.errno in (errno.ENOSPC, errno.EDQUOT):
+        remedy = "make room on that volume"
+    elif os.path.isdir(machine.real(path)):
+        remedy = "a directory is in its place, which Docker makes where a file to be mounted does not exist"
+    reason = f"{path} cannot be written by uid {machine.uid} ({failure.strerror})"
+    return Refused(f"{reason}: {remedy}", EXIT_DATA_DIR)
 
 
 def _link(where: Path, to: Path) -> None:

@@ -15,7 +15,7 @@ class Facts(Protocol):
     def hostname(self) -> str: ...
 
     def read(self, path: str) -> bytes | None:
-        """The contents of a file, None if there is none; PermissionError if it may not be read."""
+        """The contents of a file, None if there is none; OSError if it cannot be read."""
 
     def can_write(self, directory: str) -> bool:
         """Whether files can be made in a directory; no if there is none."""
@@ -30,6 +30,10 @@ def read_own(facts: Facts, path: str) -> bytes | None:
         return facts.read(path)
     except PermissionError:
         raise not_ours(facts, path, "read") from None
+    except OSError as failure:
+        raise Refused(
+            f"{path} cannot be read ({failure.strerror}): mount a plain file there, or nothing", EXIT_DATA_DIR
+        ) from None
 
 
 def not_ours(facts: Facts, path: str, action: str) -> Refused:

@@ -10,6 +10,7 @@ from server.container.draft import (
     notes_on_variables,
     split_flags,
     unknown_names,
+    value_in,
 )
 from server.container.variables import Refused, Variables
 
@@ -33,7 +34,8 @@ _SETTINGS = (
     ("standaloneEnabled", "ZOO_STANDALONE_ENABLED", "true"),
     ("admin.enableServer", "ZOO_ADMINSERVER_ENABLED", "true"),
 )
-_ONE_SERVER = "server.1=localhost:2888:3888;2181"
+_ONE_SERVER = "server.1=localhost:2888:3888"
+_CLIENT_PORT = ";2181"
 _LEVELS = ("ZOO_LOG_LEVEL", "ZOO_LOG4J_PROP")
 _OTHERS = frozenset(
     "ZOO_SERVERS ZOO_MY_ID ZOO_4LW_COMMANDS_WHITELIST ZOO_LOG_FILE ZOO_DATADIR_AUTOCREATE_DISABLE"
@@ -42,17 +44,17 @@ _OTHERS = frozenset(
 
 
 def draft_official(variables: Variables) -> Draft:
-    data_dir = variables.get("ZOO_DATA_DIR", "/data")
     lines = with_overrides(_lines(variables), named_lines(variables))
     in_file, flags = split_flags(lines)
     known = {name for _, name, _ in _SETTINGS} | DIRECTORIES.keys() | {*_LEVELS} | _OTHERS
     return Draft(
         config_file=_config_file(variables),
         lines=in_file,
-        data_dir=data_dir,
-        directories=tuple(
-            variables.get(name, DIRECTORIES[name])
-            for name in ("ZOO_DATA_DIR", "ZOO_DATA_LOG_DIR", "ZOO_LOG_DIR")
+        data_dir=value_in(lines, "dataDir"),
+        directories=(
+            value_in(lines, "dataDir"),
+            value_in(lines, "dataLogDir"),
+            variables.get("ZOO_LOG_DIR", DIRECTORIES["ZOO_LOG_DIR"]),
         ),
         id_variable="ZOO_MY_ID",
         my_id=variables.get("ZOO_MY_ID"),
@@ -85,14 +87,15 @@ def _server_lines(variables: Variables) -> list[Line]:
     """The words of ZOO_SERVERS; without it a single server, unless another file lists them."""
     servers = variables.get("ZOO_SERVERS")
     if not servers:
-        others = [*extra_lines(variables), *named_lines(variables).values()]
-        is_elsewhere = any(line.key == "dynamicConfigFile" for line in others)
-        return [] if is_elsewhere else lines_in(_ONE_SERVER, None)
+        others = {line.key for line in [*extra_lines(variables), *named_lines(variables).values()]}
+        if "dynamicConfigFile" in others:
+            return []
+        return lines_in(_ONE_SERVER if "clientPort" in others else _ONE_SERVER + _CLIENT_PORT, None)
     lines = lines_in(servers, "ZOO_SERVERS")
     for line in lines:
         if not is_membership_key(line.key):
             raise Refused(
                 f"ZOO_SERVERS: {line.text} is no server line; write it like "
-                f"ZOO_SERVERS={_ONE_SERVER.replace('localhost', 'zoo1')} server.2=zoo2:2888:3888;2181"
+                f"ZOO_SERVERS=server.1=zoo1:2888:3888;2181 server.2=zoo2:2888:3888;2181"
             )
     return lines

@@ -23,7 +23,12 @@ from server.container.confluent import asks_for_confluent, draft_confluent
 from server.container.draft import Draft
 from server.container.facts import Facts, not_ours, read_own
 from server.container.official import draft_official
-from server.container.refused_security import refuse_security, refuse_security_lines
+from server.container.refused_security import (
+    refuse_security,
+    refuse_security_flags,
+    refuse_security_script,
+    refuse_security_settings,
+)
 from server.container.server_ids import choose_id, id_path
 from server.container.variables import Refused, Variables
 from server.jvm_flags import ENVIRONMENT_FILES
@@ -32,6 +37,7 @@ USUAL_CONFIG = "/conf/zoo.cfg"
 CLIENT_PORT_DEFAULT = "2181"
 _BITNAMI_VARIABLES = (*ALLOWS_OPEN, "ZOO_SERVER_ID", "ZOO_PORT_NUMBER")
 _SECRET_MODE, _PUBLIC_MODE = 0o600, 0o644
+_KEY = re.compile(r"#?[\w.-]+", re.ASCII)  # ZOO_CFG_EXTRA may hold comments
 _SECRET_KEY = re.compile(r"password|digest", re.IGNORECASE)
 
 
@@ -72,20 +78,27 @@ class _Configuration:
 def draft_for(command: Command, variables: Variables) -> Draft:
     """What the variables ask for; which image's they are follows from their names and the command."""
     refuse_security(variables)
+    if command.is_server:
+        refuse_security_flags(variables)
     first = command.words[0]
     if asks_for_confluent(variables) or first == CONFLUENT_COMMAND:
-        draft = draft_confluent(variables)
-    elif first in BITNAMI_COMMANDS or any(name in variables for name in _BITNAMI_VARIABLES):
-        draft = draft_bitnami(variables)
-    else:
-        draft = draft_official(variables)
-    refuse_security_lines(draft.lines)
-    return draft
+        return draft_confluent(variables)
+    if first in BITNAMI_COMMANDS or any(name in variables for name in _BITNAMI_VARIABLES):
+        return draft_bitnami(variables)
+    return draft_official(variables)
+
+
+def refuse_bad_values(draft: Draft, variables: Variables, facts: Facts) -> None:
+    """Raise `Refused` for a value that cannot be, unless a configuration is there that wins over it."""
+    if _existing(draft, facts) is None:
+        _ensemble(draft.lines, variables)
 
 
 def settle(command: Command, draft: Draft, variables: Variables, facts: Facts) -> Plan:
     """What to do about a draft on this machine."""
     existing = _existing(draft, facts)
+    if command.is_server:
+        _refuse_security_on_disk(draft, existing or {}, facts)
     ensemble = _ensemble(draft.lines, variables) if existing is None else _ensemble_in(existing)
     my_id, id_notes = choose_id(draft, variables, facts, ensemble.members)
     if existing is None:
@@ -123,6 +136,13 @@ def _existing(draft: Draft, facts: Facts) -> dict[str, str] | None:
         return {key: entry.value for key, entry in read_properties(content).items()}
     except BadValue:
         return {}  # the server says what is wrong with it
+
+
+def _refuse_security_on_disk(draft: Draft, existing: Mapping[str, str], facts: Facts) -> None:
+    refuse_security_settings(existing, draft.config_file)
+    for path in _environment_files(draft):
+        script = read_own(facts, path) or b""
+        refuse_security_script(script.decode("latin-1"), path)
 
 
 def _ensemble_in(existing: Mapping[str, str]) -> Ensemble:
@@ -175,6 +195,11 @@ def _check(line: Line, variables: Variables) -> None:
     """Refuse a value that the server would refuse, or would read as something else."""
     variable = line.variable or line.key
     subject = variables.shown(variable) if line.written is None else f"{line.written} in {variable}"
+    if not _KEY.fullmatch(line.key):
+        raise Refused(
+            f"{line.key!a} in {variable.splitlines()[0]} is no key of zoo.cfg: "
+            "a key has letters, digits, dots, dashes and underscores, such as tickTime"
+        )
     if "\n" in line.value or "\r" in line.value:
         raise Refused(f"{subject}: a setting is one line; remove the line break")
     problem = problem_with(line)

@@ -1,16 +1,17 @@
 """Variables that ask for TLS or SASL, which this version does not serve.
 
-A server that was to be protected never runs open: such a variable stops the start, by name. A switch that is
-off is fine, and so is what belongs to it.
+A server that was to be protected never runs open: what asks for it stops the start, by name, whether it is a
+variable, a line of a zoo.cfg that was made or mounted, or a -D flag, which java.env may hold as well. A
+switch that is off is fine, and so is what belongs to it; a switch that is neither on nor off counts as on.
 
 Pure.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from server.container.config_lines import Line
-from server.container.variables import Refused, Variables, is_yes
+from server.container.variables import FLAG_VARIABLES, Refused, Variables, is_no
 
 _TLS = "TLS is not served by this version"
 _SASL = "SASL authentication is not served by this version"
@@ -47,10 +48,18 @@ _SWITCH_KEYS = {
     "quorum.auth.learnerRequireSasl": _SASL,
     "quorum.auth.serverRequireSasl": _SASL,
     "sessionRequireClientSASLAuth": _SASL,
-    "enforce.auth.enabled": _SASL,
 }
-_KEYS = re.compile(r"(?P<tls>secureClientPort(Address)?|ssl\.\w.*)|(?P<sasl>authProvider\..*)")
+_MISSING_BY_SWITCH = {key.lower(): missing for key, missing in _SWITCH_KEYS.items()}
+_KEYS = re.compile(
+    r"(?P<tls>secureClientPort(Address)?|ssl\.\w.*)"
+    r"|(?P<sasl>authProvider\..*|requireClientAuthScheme|java\.security\.auth\.login\.config)",
+    re.IGNORECASE,
+)
+_ENFORCED = "enforce.auth.schemes"
+_SERVED_SCHEMES = frozenset({"digest", "ip"})
 _SERVED_PROVIDERS = ("DigestAuthenticationProvider", "IPAuthenticationProvider")
+_FLAG = re.compile(r"-D([\w.-]+)=?([^\s\"']*)")
+_COMMENT = re.compile(r"(^|\s)#.*")
 
 
 def is_about_security(name: str) -> bool:
@@ -63,7 +72,7 @@ def refuse_security(variables: Variables) -> None:
     for name in sorted(variables.values):
         for switch, belongs, missing in _SWITCHES:
             if belongs.fullmatch(name):
-                if switch in variables and not is_yes(variables.get(switch)):
+                if switch in variables and is_no(variables.get(switch)):
                     break  # switched off
                 raise _refusal(name, missing, f"set {switch}=false")
         else:
@@ -75,16 +84,50 @@ def refuse_security(variables: Variables) -> None:
 def refuse_security_lines(lines: Iterable[Line]) -> None:
     """The same for lines of zoo.cfg that variables hold."""
     for line in lines:
-        missing = _missing_for(line)
-        if missing is not None and line.variable is not None:
-            raise _refusal(f"{line.key} in {line.variable}", missing, "remove it")
+        if line.variable is not None:
+            _refuse(line.key, line.value, line.variable)
 
 
-def _missing_for(line: Line) -> str | None:
-    if line.key in _SWITCH_KEYS:
-        return _SWITCH_KEYS[line.key] if is_yes(line.value) else None
-    match = _KEYS.fullmatch(line.key)
-    if match is None or line.value.rpartition(".")[2] in _SERVED_PROVIDERS:
+def refuse_security_settings(settings: Mapping[str, str], file: str) -> None:
+    """The same for the settings in a zoo.cfg that was there already."""
+    for key, value in settings.items():
+        _refuse(key, value, file)
+
+
+def refuse_security_flags(variables: Variables) -> None:
+    """The same for -D flags in variables that the server, and not only a client, reads."""
+    for name in (*FLAG_VARIABLES, "JAVA_TOOL_OPTIONS"):
+        if name != "CLIENT_JVMFLAGS":
+            _refuse_flags(variables.get(name), name)
+
+
+def refuse_security_script(text: str, file: str) -> None:
+    """The same for -D flags in java.env and its like: wherever they stand, for no shell has run yet."""
+    for line in text.splitlines():
+        if "CLIENT_JVMFLAGS=" not in line:
+            _refuse_flags(_COMMENT.sub("", line), file)
+
+
+def _refuse_flags(text: str, where: str) -> None:
+    for key, value in _FLAG.findall(text):
+        _refuse(key, value, where)
+
+
+def _refuse(key: str, value: str, where: str) -> None:
+    missing = _missing_for(key.removeprefix("zookeeper."), value)
+    if missing is not None:
+        raise _refusal(f"{key} in {where}", missing, "remove it")
+
+
+def _missing_for(key: str, value: str) -> str | None:
+    """What a setting asks for and this version lacks; in any case of letters, for nobody asks by accident."""
+    if key.lower() in _MISSING_BY_SWITCH:
+        return None if is_no(value) else _MISSING_BY_SWITCH[key.lower()]
+    if key.lower() == _ENFORCED:
+        schemes = {scheme.strip() for scheme in value.split(",")}
+        return None if schemes <= _SERVED_SCHEMES else _SASL
+    match = _KEYS.fullmatch(key)
+    if match is None or value.rpartition(".")[2] in _SERVED_PROVIDERS:
         return None
     return _TLS if match["tls"] else _SASL
 

@@ -28,6 +28,7 @@ _INJECTED = re.compile(
     r"(ZOO|ZOOKEEPER)_(NAME|ENV_\w+|(\w+_)?(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP|SCTP))(_\w+)?)"
 )
 _YES = frozenset({"1", "yes", "true", "on"})
+_NO = frozenset({"0", "no", "false", "off"})
 
 
 @attrs.frozen(slots=False)
@@ -44,6 +45,11 @@ class Refused(Exception):
 def is_yes(text: str) -> bool:
     """Whether a switch is on: yes, true, on and 1 in any case, as the images that have switches take it."""
     return text.strip().lower() in _YES
+
+
+def is_no(text: str) -> bool:
+    """Whether a switch is off: said, and not only not said to be on."""
+    return text.strip().lower() in _NO
 
 
 @attrs.frozen
@@ -99,8 +105,11 @@ def _stands_for_a_file(name: str) -> bool:
 
 def _secret(variable: str, path: str, read_file: Callable[[str], str]) -> str:
     try:
-        return read_file(path).rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as failure:
+        text = read_file(path)
+        if "\0" in text:
+            raise ValueError
+        return text.rstrip("\r\n")
+    except (OSError, ValueError) as failure:
         reason = getattr(failure, "strerror", None) or "not a text file"
         raise Refused(
             f"{variable}={path}: cannot be read ({reason}); "

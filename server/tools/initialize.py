@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from server.tools.zoo_cfg_lines import read_lines
@@ -88,6 +87,9 @@ def refuse_existing(directories: Sequence[tuple[str, str]]) -> None:
 def empty(directory: Path) -> None:
     """Remove the server's own files and nothing else: permissions of the directory itself stay."""
     (directory / "myid").unlink(missing_ok=True)
-    with suppress(FileNotFoundError):
-        shutil.rmtree(directory / "version-2")
-    (directory / "version-2").mkdir(parents=True)
+    version_dir = directory / "version-2"
+    if version_dir.is_dir() and not version_dir.is_symlink():
+        shutil.rmtree(version_dir)
+    else:
+        version_dir.unlink(missing_ok=True)  # a link goes, and what it leads to stays, as with `rm -r`
+    version_dir.mkdir(parents=True)

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from server.tools.server_process import command_line, is_server
+
 START_USAGE = "USAGE: {script} [-daemon] zookeeper.properties"
 # Where Kafka's scripts take flags for the JVM from, in the order in which Java sees them.
 FLAG_VARIABLES = ("KAFKA_HEAP_OPTS", "KAFKA_JVM_PERFORMANCE_OPTS", "KAFKA_JMX_OPTS", "KAFKA_OPTS")
@@ -48,7 +50,7 @@ def stop(
 ) -> int:
     """Send SIGTERM, or the signal in SIGNAL, to every server of this machine, as Kafka's script does."""
     name = environ.get("SIGNAL") or "TERM"
-    number = getattr(signal, f"SIG{name.removeprefix('SIG')}", None)
+    number = signal_number(name)
     if number is None:
         print(f"SIGNAL={name}: there is no such signal; TERM and INT end a server", file=sys.stderr)
         return 1
@@ -66,20 +68,18 @@ def stop(
     return failed
 
 
+def signal_number(name: str) -> int | None:
+    """The number of a signal as `kill -s` takes it: TERM, term, SIGTERM or 15."""
+    if name.isascii() and name.isdigit():
+        return int(name) if int(name) in set(signal.Signals) else None
+    signals = {number.name.removeprefix("SIG"): number for number in signal.Signals}
+    return signals.get(name.upper().removeprefix("SIG"))
+
+
 def servers(processes: Path) -> Iterator[int]:
     """The processes that run `triokeeper start` or Java's server, by their command lines in /proc."""
     for entry in sorted(processes.iterdir()):
         if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue  # ended meanwhile, or another user's
-            if is_server(words):
+            words = command_line(int(entry.name), processes)
+            if is_server(words):  # none if it has ended meanwhile, or is another user's
                 yield int(entry.name)
-
-
-def is_server(words: Sequence[bytes]) -> bool:
-    if any(word.endswith(b"quorum.QuorumPeerMain") for word in words):
-        return True
-    programs = [os.path.basename(word) for word in words]
-    return any(pair == (b"triokeeper", b"start") for pair in zip(programs, words[1:], strict=False))

@@ -71,17 +71,26 @@ def run(name: str, arguments: Sequence[str]) -> int:
         return 2
     module, function = SCRIPTS[name]
     behind_it: Run = getattr(import_module(module), function)
-    for stream in (sys.stdout, sys.stderr):  # a path or data may hold what the terminal cannot show
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    prepare_streams()
     try:
         code = behind_it(arguments, os.environ)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except OSError as problem:  # the output cannot be written
+        if not isinstance(problem, BrokenPipeError):  # then whoever read it has seen enough
+            print(f"{name}: {problem.strerror}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         return 130
     return code
+
+
+def prepare_streams() -> None:
+    """A path or data may hold what a terminal cannot show, and a stream that is closed is None."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        getattr(sys, name).reconfigure(errors="replace")
 
 
 def install(directory: str, names: Sequence[str], command: str) -> int:

@@ -1,10 +1,11 @@
-"""Starting `triokeeper start` as a process: in place of this one, or in the background."""
+"""The process of `triokeeper start`: made in place of this one or in the background, or found running."""
 
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 NOT_FOUND = 127
 
@@ -49,8 +50,10 @@ def run_and_wait(command: Sequence[str], environ: Mapping[str, str]) -> int:
         for child in children:
             child.send_signal(number)
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    handed_on = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    for number in handed_on:
         signal.signal(number, hand_on)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, handed_on)  # a container's entrypoint holds them back
     try:
         children.append(subprocess.Popen(command, env=environ))
     except OSError as problem:
@@ -64,3 +67,19 @@ def run_and_wait(command: Sequence[str], environ: Mapping[str, str]) -> int:
 def not_started(command: Sequence[str], problem: OSError) -> int:
     print(f"{command[0]}: {problem.strerror}; TRIOKEEPER names the command", file=sys.stderr)
     return NOT_FOUND
+
+
+def command_line(pid: int, processes: Path = Path("/proc")) -> list[bytes]:
+    """The words that a process was started with; none if it has ended, or nobody may know."""
+    try:
+        line = (processes / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return []
+    return line.split(b"\0") if line else []
+
+
+def is_server(words: Sequence[bytes]) -> bool:
+    if any(word.endswith(b"quorum.QuorumPeerMain") for word in words):
+        return True
+    programs = [os.path.basename(word) for word in words]
+    return any(pair == (b"triokeeper", b"start") for pair in zip(programs, words[1:], strict=False))

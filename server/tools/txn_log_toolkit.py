@@ -15,7 +15,13 @@ from zlib import adler32
 import attrs
 
 from jute.record import DecodeError
-from persistence.log_format import FILE_HEADER, PAYLOAD_BYTES_MAX, encode_entries, zxid_of
+from persistence.log_format import (
+    FILE_HEADER,
+    PAYLOAD_BYTES_MAX,
+    encode_entries,
+    without_marks,
+    zxid_of,
+)
 from server.tools.java_options import Option, OptionError, parse, usage
 from server.tools.txn_text import txn_line
 
@@ -34,7 +40,10 @@ EXIT_INVALID = 2
 
 _header = Struct(">4siq")
 _entry_head = Struct(">Qi")
-_LONG = re.compile(r"(?P<sign>[+-]?)(?:(?P<hex>0[xX]|#)(?P<digits>[0-9a-fA-F]+)|(?P<decimal>[0-9]+))")
+_LONG = re.compile(
+    r"(?P<sign>[+-]?)(?:(?P<hex>0[xX]|#)(?P<digits>[0-9a-fA-F]{1,16})|(?P<decimal>[0-9]{1,22}))"
+)
+_ZXID_MAX = (1 << 63) - 1
 
 
 class ToolkitError(Exception):
@@ -92,16 +101,21 @@ def read_zxid(text: str) -> int:
     """A number as Java's Long.decode takes it: decimal, hexadecimal behind 0x or #, octal behind 0."""
     match = _LONG.fullmatch(text)
     if match is None or match["sign"] == "-":
-        raise ToolkitError(f"-z {text}: not a zxid; write it as 0x1f or 31")
-    if match["hex"]:
-        return int(match["digits"], 16)
-    octal = match["decimal"].startswith("0")
+        raise _no_zxid(text)
+    base = 16 if match["hex"] else 8 if match["decimal"].startswith("0") else 10
     try:
-        return int(match["decimal"], 8 if octal else 10)
+        zxid = int(match["digits"] or match["decimal"], base)
     except ValueError:
         raise ToolkitError(
             f"-z {text}: a number that begins with 0 is octal; write it as 0x1f or 31"
         ) from None
+    if zxid > _ZXID_MAX:
+        raise _no_zxid(text)
+    return zxid
+
+
+def _no_zxid(text: str) -> ToolkitError:
+    return ToolkitError(f"-z {text}: not a zxid; write it as 0x1f or 31")
 
 
 @attrs.frozen
@@ -195,7 +209,7 @@ class Recovery:
     def run(self, file: str, source: BinaryIO, target: BinaryIO) -> None:
         check_magic(file, header := read_header(source))
         print_header(header)
-        target.write(header)
+        target.write(without_marks(header))
         count = 0
         for entry in read_entries(source):
             checksum = self._checksum_of(entry)
@@ -262,7 +276,7 @@ def copy_up_to(zxid: int, file: str, source: BinaryIO, target: BinaryIO) -> None
         print("Invalid magic number in txn log file", file=sys.stderr)
         raise failed
     print_header(header)
-    target.write(header)
+    target.write(without_marks(header))
     count, previous, has_zxid = 0, -1, False
     for entry in read_entries(source):
         check_entry(entry)

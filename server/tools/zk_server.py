@@ -5,6 +5,8 @@ itself is `triokeeper start`, whose process carries the path of its zoo.cfg on i
 commands that start a server write anything to disk.
 
 Better than the original: `stop` waits until the process has ended, so `restart` needs no pause in between.
+A pid file may outlive its server, and the pid be another program's by then, as is usual where a container
+starts anew on the same volume: such a program is neither a server that runs already nor one to be stopped.
 """
 
 import os
@@ -136,7 +138,7 @@ def start(installation: Installation) -> int:
     """Start a server in the background; it has started if it is still there a second later."""
     print("Starting zookeeper ... ", end="", flush=True)
     pid = installation.pid()
-    if pid is not None and is_running(pid):
+    if pid is not None and is_running(pid) and is_a_server(pid, installation.config_file):
         print(f"already running as process {pid}.")
         return 1
     if not installation.data_dir and not installation.environ.get("ZOOPIDFILE"):
@@ -211,6 +213,8 @@ def stop(installation: Installation) -> int:
     try:
         if pid is None:
             print(f"{installation.pid_file} holds no process id", file=sys.stderr)
+        elif is_running(pid) and not is_a_server(pid, installation.config_file):
+            print(f"process {pid} is another program and goes on", file=sys.stderr)
         elif not end_process(pid):
             print(f"process {pid} has not ended after {STOP_SECONDS_MAX:.0f} s")
             return 1
@@ -248,6 +252,14 @@ def is_running(pid: int) -> bool:
     except PermissionError:
         return True
     return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] != ["Z"]
+
+
+def is_a_server(pid: int, config_file: str) -> bool:
+    """Whether a running process is a server; yes if nobody may know what it is."""
+    from server.tools.server_process import command_line, is_server
+
+    words = command_line(pid)
+    return not words or is_server(words) or os.fsencode(config_file) in words
 
 
 # -- asking

@@ -1,4 +1,7 @@
-"""The installed wheel beside a project that has packages named `server` and `jute` of its own."""
+"""The installed wheel, pure and compiled, beside a project that has packages named `server` and `jute` too.
+
+Both are built from the source distribution, so that has all it takes.
+"""
 
 import os
 import re
@@ -8,16 +11,17 @@ import struct
 import subprocess
 import sys
 import sysconfig
+import tarfile
 from pathlib import Path
 
 import attrs
 import pytest
 
+from scripts.compile_hot_modules import CompilerUnavailable, compile_hot_modules, extension_modules
 from server import VERSION
+from server.build_kind import BuildKind
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("client", "jute", "persistence", "quorum", "server", "testing")
-SOURCES = (*PACKAGES, "pyproject.toml", "README.md", "LICENSE")
 
 
 CONNECT_REQUEST = struct.Struct(">iqiqi")  # version, last zxid, timeout, session, then the password
@@ -29,6 +33,7 @@ PASSWORD_BYTES = 16
 class Installation:
     """A virtual environment with the wheel, and a project whose packages have the same names as ours."""
 
+    kind: BuildKind
     bin: Path
     project: Path
 
@@ -50,12 +55,13 @@ class Installation:
         return own | {"PYTHONPATH": "."}
 
 
-@pytest.fixture(scope="module")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+@pytest.fixture(scope="module", params=["pure", "compiled"])
+def installation(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     directory = tmp_path_factory.mktemp("installed")
     environment = directory / "venv"
     run_python("-m", "venv", "--without-pip", environment)
-    wheel = build_wheel(directory)
+    source = unpack_sdist(directory)
+    wheel = build_pure_wheel(source) if request.param == "pure" else build_compiled_wheel(source)
     run_python(
         "-m", "pip", "--python", environment / "bin" / "python", *OFFLINE, "install", "--no-deps", wheel
     )
@@ -64,28 +70,52 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     for package in ("server", "jute"):
         (project / package).mkdir(parents=True)
         (project / package / "__init__.py").write_text("OWNER = 'the project'\n")
-    return Installation(environment / "bin", project)
+    return Installation(request.param, environment / "bin", project)
 
 
 OFFLINE = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-cache-dir")
 
 
-def run_python(*arguments: str | Path) -> None:
-    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, text=True)
-
-
-def build_wheel(directory: Path) -> Path:
-    """Build from a copy, so that the checkout stays as it is, with the build backend installed here."""
-    source = directory / "source"
-    for name in SOURCES:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / name, source)
-    run_python(
-        "-m", "pip", *OFFLINE, "wheel", "--no-deps", "--no-build-isolation", "-w", directory / "dist", source
+def run_python(*arguments: str | Path, path: str = os.environ["PATH"], cwd: Path | None = None) -> None:
+    subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=os.environ | {"PATH": path},
+        check=True,
+        capture_output=True,
+        text=True,
     )
-    (wheel,) = (directory / "dist").glob("*.whl")
+
+
+def unpack_sdist(directory: Path) -> Path:
+    run_python("-m", "hatchling", "build", "-t", "sdist", "-d", directory / "sdist", cwd=ROOT)
+    (archive,) = (directory / "sdist").iterdir()
+    with tarfile.open(archive) as sdist:
+        sdist.extractall(directory, filter="data")
+    return directory / f"triokeeper-{VERSION}"
+
+
+def build_pure_wheel(source: Path) -> Path:
+    """As on a machine without a compiler: nothing is on the PATH."""
+    return build_wheel(source, path="")
+
+
+def build_compiled_wheel(source: Path) -> Path:
+    """The checkout's compiled modules, made a minute ago by other tests, are of the very same sources."""
+    try:
+        shutil.copytree(compile_hot_modules(), source / "build" / "compiled")
+    except CompilerUnavailable as unavailable:
+        pytest.skip(str(unavailable))
+    return build_wheel(source, path=os.environ["PATH"])
+
+
+def build_wheel(source: Path, path: str) -> Path:
+    """With the build backend installed here, so without the network."""
+    wheels = source.parent / "wheels"
+    run_python(
+        "-m", "pip", *OFFLINE, "wheel", "--no-deps", "--no-build-isolation", "-w", wheels, source, path=path
+    )
+    (wheel,) = wheels.iterdir()
     return wheel
 
 
@@ -96,7 +126,9 @@ def lend_dependencies(environment: Path) -> None:
 
 
 def test_the_command_runs_our_packages_and_not_the_projects(installation: Installation) -> None:
-    assert installation.run("triokeeper", "--version") == f"triokeeper {VERSION}\n"
+    expected = f"triokeeper {VERSION} ({installation.kind})\n"
+
+    assert installation.run("triokeeper", "--version") == expected
 
 
 @pytest.mark.parametrize("first", ["", "import triokeeper; "])
@@ -114,6 +146,18 @@ def test_the_wheel_brings_nothing_but_its_own_folder(installation: Installation)
     assert names == {"triokeeper", f"triokeeper-{VERSION}.dist-info", "lent.pth"}
 
 
+def test_compiled_modules_come_with_byte_code_for_the_rest(installation: Installation) -> None:
+    (folder,) = installation.bin.parent.glob("lib/python*/site-packages/triokeeper")
+    compiled = {path.relative_to(folder) for path in extension_modules(folder)}
+
+    assert (folder / "server" / "__pycache__" / f"cli.{sys.implementation.cache_tag}.pyc").exists()
+    if installation.kind == "pure":
+        assert not compiled
+    else:
+        made = compile_hot_modules()
+        assert compiled == {path.relative_to(made) for path in extension_modules(made)}
+
+
 def test_the_installed_server_serves(installation: Installation, tmp_path: Path) -> None:
     """On a port of the system's choice, which the log names; SIGTERM ends it."""
     process = subprocess.Popen(
@@ -126,7 +170,7 @@ def test_the_installed_server_serves(installation: Installation, tmp_path: Path)
     )
     with process:
         try:
-            reply = connect(serving_port(process))
+            reply = connect(serving_port(process, installation.kind))
         finally:
             process.terminate()
 
@@ -152,12 +196,12 @@ def test_the_installed_scripts_run(installation: Installation, tmp_path: Path) -
     assert done.returncode == 0
 
 
-def serving_port(process: subprocess.Popen[str]) -> int:
+def serving_port(process: subprocess.Popen[str], kind: BuildKind) -> int:
     assert process.stdout is not None
     lines = []
     for line in process.stdout:
         lines.append(line)
-        if match := re.search(r"serving on \S+:(\d+)", line):
+        if match := re.search(rf"\({kind}\) serving on \S+:(\d+)", line):
             return int(match[1])
     raise AssertionError(f"the server ended before it served: {''.join(lines)}")
 

@@ -2,7 +2,8 @@
 
 Two ways to go down, and both leave `disk` as a restarted process would find it:
 
-  kill -9     everything written so far stays, the write under way stays in part (`budget`, then `revive`)
+  kill -9     everything written so far stays, and of the write under way its first sectors (`budget`, then
+              `revive`)
   power loss  of what was not synced, any sector may be lost; of the changes to names, any suffix
               (`lose_power`)
 """
@@ -40,6 +41,11 @@ class Inode:
     def make_safe(self) -> None:
         self.safe = bytes(self.content)
         self.unsafe.clear()
+
+
+def whole_sectors(offset: int, size: int) -> int:
+    """How much of a write that stopped after `size` bytes is there: the system writes sectors, or more."""
+    return max(0, size - (offset + size) % SECTOR_BYTES)
 
 
 class Piece:
@@ -92,16 +98,20 @@ class MemoryDisk:
         self._act("open", cost=0)
         return MemoryReader(self._inode(path), offset)
 
-    def create(self, path: Path) -> "MemoryFile":
+    def create(self, path: Path, *, like: Path | None = None) -> "MemoryFile":
         self._act("create")
         inode = Inode()
         self._change_names(lambda names: names.__setitem__(path, inode))
         return MemoryFile(self, inode)
 
-    def truncate(self, path: Path, size: int) -> None:
-        self._act("truncate")
+    def truncate(self, path: Path, size: int, ending: bytes = b"") -> None:
         inode = self._inode(path)
-        del inode.content[size:]
+        if ending:
+            self._act("truncate")
+            inode.content[size : size + len(ending)] = ending
+            inode.make_safe()
+        self._act("truncate")
+        del inode.content[size + len(ending) :]
         inode.make_safe()
 
     def sync_file(self, path: Path) -> None:
@@ -210,9 +220,10 @@ class MemoryFile:
 
     def write_at(self, offset: int, data: bytes) -> None:
         written = self._disk._act("write_at", cost=len(data))
-        self._inode.write_at(offset, data[:written])
         if written < len(data):
+            self._inode.write_at(offset, data[: whole_sectors(offset, written)])
             raise Killed
+        self._inode.write_at(offset, data)
 
     def grow(self, size: int) -> None:
         self._disk._act("grow")

@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from pathlib import Path
+from stat import S_IMODE
 
 import pytest
 
@@ -83,3 +84,17 @@ def test_a_log_on_the_disk_is_recovered(disk: Disk, directory: Path) -> None:
     found, tree = recovered(disk, snap_dir=directory, log_dir=directory)
     assert found.zxid == 100
     assert tree.replayed == payloads(1, 100)
+
+
+def test_whoever_could_not_read_a_file_cannot_read_what_replaces_it(tmp_path: Path) -> None:
+    """Nor what is written beside it with the same content; a new file is for all to read."""
+    disk, file = RealDisk(), tmp_path / "zoo.cfg"
+    replace_file(disk, file, b"old")
+    assert S_IMODE(file.stat().st_mode) == 0o644
+    file.chmod(0o600)
+    replace_file(disk, file, b"superDigest")
+    replace_file(disk, tmp_path / "zoo.cfg.bak", b"superDigest", like=file)
+    assert {each.name: S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()} == {
+        "zoo.cfg": 0o600,
+        "zoo.cfg.bak": 0o600,
+    }

@@ -29,21 +29,21 @@ def put(disk: MemoryDisk, accepted: bytes, current: bytes) -> None:
 
 def test_an_epoch_is_decimal_text(disk: MemoryDisk) -> None:
     write_epoch(disk, DATA, ACCEPTED_EPOCH, 17)
-    assert disk.get(DATA / "acceptedEpoch") == b"17"
+    assert disk.get(DATA / "acceptedEpoch") == b"+17\ncrc32 b5b9d2ae\n"
     assert read_epoch(disk, DATA, ACCEPTED_EPOCH) == 17
     assert read_epoch(disk, DATA, CURRENT_EPOCH) is None
 
 
 @pytest.mark.parametrize("content", [b"17", b"17\n", b"17\nsomething else"])
-def test_only_the_first_line_counts(disk: MemoryDisk, content: bytes) -> None:
+def test_of_what_apache_writes_only_the_first_line_counts(disk: MemoryDisk, content: bytes) -> None:
     disk.put(DATA / CURRENT_EPOCH, content)
     assert read_epoch(disk, DATA, CURRENT_EPOCH) == 17
 
 
-@pytest.mark.parametrize("content", [b"", b"abc", b"-1", b"1.5"])
+@pytest.mark.parametrize("content", [b"", b"abc", b"-1", b"1.5", b"+", b"+17", b"+17\ncrc32 "])
 def test_anything_else_is_refused(disk: MemoryDisk, content: bytes) -> None:
     disk.put(DATA / CURRENT_EPOCH, content)
-    with pytest.raises(DataDirError, match=r"currentEpoch: .* is not an epoch"):
+    with pytest.raises(DataDirError, match=r"currentEpoch, byte 0: .* is not an epoch.* Remove it"):
         read_epoch(disk, DATA, CURRENT_EPOCH)
 
 
@@ -61,7 +61,7 @@ def test_a_crash_leaves_the_old_epoch_or_the_new_one() -> None:
 
 def test_missing_files_are_made_from_the_data(disk: MemoryDisk) -> None:
     assert load_epochs(disk, DATA, 0x3_0000_0009) == Epochs(accepted=3, current=3)
-    assert (disk.get(DATA / ACCEPTED_EPOCH), disk.get(DATA / CURRENT_EPOCH)) == (b"3", b"3")
+    assert [read_epoch(disk, DATA, name) for name in (ACCEPTED_EPOCH, CURRENT_EPOCH)] == [3, 3]
 
 
 @pytest.mark.parametrize("zxid", [0, -1])

@@ -8,13 +8,19 @@ from hypothesis import strategies as st
 
 from persistence.log_format import (
     FILE_HEADER,
+    MARK_BYTES,
     End,
     EntryScanner,
     claimed_entry_size,
     encode_entries,
     follows,
+    growth_of,
     is_header,
+    mark_behind,
+    marked_batch_bytes,
+    marked_header,
     sound_entry_size,
+    without_marks,
     zxid_of,
 )
 from tests.persistence.fake_tree import payload
@@ -127,3 +133,30 @@ def test_an_entry_is_sound_only_as_a_whole() -> None:
 )
 def test_what_can_follow_a_zxid_without_a_hole(previous: int, zxid: int, is_next: bool) -> None:
     assert follows(previous, zxid) is is_next
+
+
+def test_a_copy_without_marks_is_like_one_of_apaches() -> None:
+    """Whatever else a header says stays."""
+    assert without_marks(marked_header(64 << 20)) == FILE_HEADER
+    assert without_marks(FILE_HEADER) == FILE_HEADER
+    other = FILE_HEADER[:8] + b"somebody"
+    assert without_marks(other) == other
+
+
+def test_a_mark_holds_at_its_own_place_alone() -> None:
+    mark = mark_behind(300, 5000)
+    assert len(mark) == MARK_BYTES
+    assert marked_batch_bytes(mark, 5000) == 300
+    assert marked_batch_bytes(mark.rstrip(b"\0"), 5000) == 300
+    assert marked_batch_bytes(mark, 5001) is None
+    for at in range(MARK_BYTES):
+        changed = bytearray(mark)
+        changed[at] ^= 1
+        assert marked_batch_bytes(bytes(changed), 5000) is None
+
+
+@pytest.mark.parametrize("growth_bytes", [0, 100, 64 << 20])
+def test_a_header_tells_how_its_file_grows(growth_bytes: int) -> None:
+    assert growth_of(marked_header(growth_bytes)) == growth_bytes
+    assert growth_of(FILE_HEADER) is None
+    assert is_header(marked_header(growth_bytes))

@@ -1,15 +1,20 @@
 """Group commit: batches that accumulate, what is reported when, and how it ends."""
 
 import errno
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
 import pytest
 import trio
 import trio.testing
+from outcome import capture
 
+from persistence.disk import RealDisk, RealFile
 from persistence.log_format import zxid_of
-from persistence.log_writer import OFFLOADED_IN_A_ROW_MIN, QUICK_SECONDS, LogWriter
+from persistence.log_writer import MOMENT_SECONDS, OFFLOADED_IN_A_ROW_MIN, LogWriter
+from persistence.offload import WorkerThread
 from persistence.torn_tail import UNSYNCED_ENTRIES_MAX
 from persistence.txn_log import TxnLog
 from tests.persistence.fake_tree import DATA, inline, payload, payloads
@@ -171,57 +176,131 @@ async def test_a_failing_disk_ends_the_writer(disk: MemoryDisk, log: TxnLog) -> 
 
 
 class QuickDisk:
-    """An Offload that counts, and the clock beside a disk whose syncs take `seconds`."""
+    """A thread that counts what it is given, and does it within a moment or when the test says so."""
 
-    def __init__(self, disk: MemoryDisk) -> None:
-        self.seconds = QUICK_SECONDS / 2
+    def __init__(self) -> None:
+        self.is_quick = True
         self.offloaded = 0
-        self._disk = disk
-
-    def clock(self) -> float:
-        return self._disk.syncs * self.seconds
+        self.may_go_on = trio.Event()
 
     async def __call__(self, fn: Callable[[*Ts], T], *args: *Ts) -> T:
         self.offloaded += 1
         return fn(*args)
 
+    def begin(self, seconds: float, fn: Callable[[], None]) -> "BegunWork":
+        assert seconds == MOMENT_SECONDS
+        return BegunWork(self, fn)
 
-async def test_a_quick_disk_is_synced_on_the_spot(
-    disk: MemoryDisk, log: TxnLog, nursery: trio.Nursery
-) -> None:
-    """And goes back to the thread after one slow sync, for a while."""
-    quick, reports = QuickDisk(disk), list[int]()
-    writer = LogWriter(log, quick, clock=quick.clock)
+
+class BegunWork:
+    def __init__(self, disk: QuickDisk, fn: Callable[[], None]) -> None:
+        self.is_done = disk.is_quick
+        self._disk = disk
+        self._fn = fn
+        self._outcome = capture(fn) if disk.is_quick else None
+
+    async def finished(self) -> None:
+        with trio.CancelScope(shield=True):
+            await self._disk.may_go_on.wait()
+        self._outcome = capture(self._fn)
+
+    def check(self) -> None:
+        assert self._outcome is not None
+        self._outcome.unwrap()
+
+
+async def written_one_by_one(writer: LogWriter, zxids: range) -> None:
+    for zxid in zxids:
+        writer.append(payload(zxid))
+        writer.flush()
+        await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_a_quick_disk_is_waited_for_at_once(log: TxnLog, nursery: trio.Nursery) -> None:
+    """Once it has gone well for a while: then all that was flushed is durable when `flush` returns."""
+    quick, reports = QuickDisk(), list[int]()
+    writer = LogWriter(log, quick, quick.begin)
     nursery.start_soon(writer.run, reports.append)
     await trio.testing.wait_all_tasks_blocked()
-    for zxid in range(1, OFFLOADED_IN_A_ROW_MIN + 11):
+    await written_one_by_one(writer, range(1, OFFLOADED_IN_A_ROW_MIN + 1))
+    assert len(reports) == quick.offloaded == OFFLOADED_IN_A_ROW_MIN
+    for zxid in range(100, 110):
         writer.append(payload(zxid))
         writer.flush()
-        await trio.testing.wait_all_tasks_blocked()
+        assert zxids(log)[-1] == zxid
+    assert reports == [1] * (OFFLOADED_IN_A_ROW_MIN + 10)
     assert quick.offloaded == OFFLOADED_IN_A_ROW_MIN
-    quick.seconds = 2 * QUICK_SECONDS
-    for zxid in range(100, 111):
-        writer.append(payload(zxid))
-        writer.flush()
-        await trio.testing.wait_all_tasks_blocked()
-    assert quick.offloaded == OFFLOADED_IN_A_ROW_MIN + 10
-    assert reports == [1] * (OFFLOADED_IN_A_ROW_MIN + 21)
     nursery.cancel_scope.cancel()
 
 
-async def test_a_disk_that_fails_on_the_spot_ends_the_writer(disk: MemoryDisk, log: TxnLog) -> None:
+async def test_a_disk_that_stalls_holds_nobody_up(log: TxnLog, nursery: trio.Nursery) -> None:
+    """`flush` returns, what is appended meanwhile waits, and the task waits for the disk for a while then."""
+    quick, reports = QuickDisk(), list[int]()
+    writer = LogWriter(log, quick, quick.begin)
+    nursery.start_soon(writer.run, reports.append)
+    await written_one_by_one(writer, range(1, OFFLOADED_IN_A_ROW_MIN + 1))
+    quick.is_quick = False
+    for zxid in (100, 101, 102):
+        writer.append(payload(zxid))
+        writer.flush()
+        await trio.testing.wait_all_tasks_blocked()
+    assert sum(reports) == OFFLOADED_IN_A_ROW_MIN
+    quick.is_quick = True
+    quick.may_go_on.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert reports[OFFLOADED_IN_A_ROW_MIN:] == [1, 2]
+    assert zxids(log)[-3:] == [100, 101, 102]
+    await written_one_by_one(writer, range(200, 200 + 2 * OFFLOADED_IN_A_ROW_MIN))
+    assert quick.offloaded == 2 * OFFLOADED_IN_A_ROW_MIN
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_disk_that_stalls_again_and_again_is_tried_ever_more_rarely(
+    log: TxnLog, nursery: trio.Nursery
+) -> None:
+    quick = QuickDisk()
+    quick.is_quick = False
+    quick.may_go_on.set()
+    writer = LogWriter(log, quick, quick.begin)
+    nursery.start_soon(writer.run, lambda count: None)
+    tried = []
+    for zxid in range(1, 15 * OFFLOADED_IN_A_ROW_MIN):
+        before = quick.offloaded
+        await written_one_by_one(writer, range(zxid, zxid + 1))
+        if quick.offloaded == before:
+            tried.append(before)
+    assert tried == [factor * OFFLOADED_IN_A_ROW_MIN for factor in (1, 2, 4, 8)]
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_writer_that_is_cancelled_while_the_disk_stalls_reports_that_batch(log: TxnLog) -> None:
+    """It is written, so whoever closes the file must not come first."""
+    quick, reports = QuickDisk(), list[int]()
+    writer = LogWriter(log, quick, quick.begin)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(writer.run, reports.append)
+        await written_one_by_one(writer, range(1, OFFLOADED_IN_A_ROW_MIN + 1))
+        quick.is_quick = False
+        writer.append(payload(100))
+        writer.flush()
+        nursery.cancel_scope.cancel()
+        quick.may_go_on.set()
+    assert sum(reports) == OFFLOADED_IN_A_ROW_MIN + 1
+    assert zxids(log)[-1] == 100
+
+
+@pytest.mark.parametrize("is_quick", [True, False])
+async def test_a_disk_that_fails_ends_the_writer(disk: MemoryDisk, log: TxnLog, is_quick: bool) -> None:
     """Not whoever flushes, which may be on its way out: there the error could be lost."""
-    quick, reports = QuickDisk(disk), list[int]()
-    writer = LogWriter(log, quick, clock=quick.clock)
+    quick, reports = QuickDisk(), list[int]()
+    writer = LogWriter(log, quick, quick.begin)
     with pytest.RaisesGroup(pytest.RaisesExc(OSError, match="injected")):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(writer.run, reports.append)
-            for zxid in range(1, OFFLOADED_IN_A_ROW_MIN + 11):
-                await trio.testing.wait_all_tasks_blocked()
-                writer.append(payload(zxid))
-                writer.flush()
-            await trio.testing.wait_all_tasks_blocked()
+            await written_one_by_one(writer, range(1, OFFLOADED_IN_A_ROW_MIN + 11))
             disk.faults["sync"] = OSError(errno.EIO, "injected")
+            quick.is_quick = is_quick
+            quick.may_go_on.set()
             for zxid in (100, 101):
                 writer.append(payload(zxid))
                 writer.flush()
@@ -231,11 +310,11 @@ async def test_a_disk_that_fails_on_the_spot_ends_the_writer(disk: MemoryDisk, l
 
 
 async def test_what_is_appended_while_a_batch_is_reported_is_written_too(
-    disk: MemoryDisk, log: TxnLog, nursery: trio.Nursery
+    log: TxnLog, nursery: trio.Nursery
 ) -> None:
-    """On the spot: a client that was held back by the last batch goes on with its next request."""
-    quick, written = QuickDisk(disk), list[int]()
-    writer = LogWriter(log, quick, clock=quick.clock)
+    """At once: a client that was held back by the last batch goes on with its next request."""
+    quick, written = QuickDisk(), list[int]()
+    writer = LogWriter(log, quick, quick.begin)
 
     def on_durable(count: int) -> None:
         written.append(count)
@@ -244,11 +323,7 @@ async def test_what_is_appended_while_a_batch_is_reported_is_written_too(
             writer.flush()
 
     nursery.start_soon(writer.run, on_durable)
-    await trio.testing.wait_all_tasks_blocked()
-    for zxid in range(1, OFFLOADED_IN_A_ROW_MIN + 6):
-        writer.append(payload(zxid))
-        writer.flush()
-        await trio.testing.wait_all_tasks_blocked()
+    await written_one_by_one(writer, range(1, OFFLOADED_IN_A_ROW_MIN + 6))
     assert zxids(log)[-1] == 1000
     assert len(written) == OFFLOADED_IN_A_ROW_MIN + 6
     nursery.cancel_scope.cancel()
@@ -280,3 +355,40 @@ async def test_a_log_is_drained_once_all_of_it_is_durable_and_reported(
     slow.allow()
     await trio.testing.wait_all_tasks_blocked()
     nursery.cancel_scope.cancel()
+
+
+async def test_no_sync_runs_in_the_event_loops_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
+) -> None:
+    """One that took seconds would keep a leader from its pings, and cost it its office. The loop goes on."""
+    threads: set[int] = set()
+    sync, may_end = RealFile.sync, threading.Event()
+    may_end.set()
+
+    def slow_sync(file: RealFile) -> None:
+        threads.add(threading.get_ident())
+        may_end.wait(60.0)
+        sync(file)
+
+    monkeypatch.setattr(RealFile, "sync", slow_sync)
+    async with WorkerThread("log") as thread:
+        log = TxnLog(RealDisk(), tmp_path)
+        writer, reports = LogWriter(log, thread, thread.begin), list[int]()
+        nursery.start_soon(writer.run, reports.append)
+        for zxid in range(1, 3 * OFFLOADED_IN_A_ROW_MIN):
+            writer.append(payload(zxid))
+            await writer.drained()
+        may_end.clear()
+        reported = sum(reports)
+        for zxid in range(500, 600):
+            writer.append(payload(zxid))
+            writer.flush()
+            await trio.lowlevel.checkpoint()
+        assert sum(reports) == reported
+        may_end.set()
+        await writer.drained()
+        assert sum(reports) == reported + 100
+        writer.finish()
+        log.close()
+    assert threads
+    assert threading.get_ident() not in threads

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from persistence.offload import WorkerThread
+from persistence.offload import Begun, WorkerThread
 
 
 async def test_results_and_errors_come_back() -> None:
@@ -73,3 +73,57 @@ async def test_a_call_that_has_not_begun_is_dropped_when_cancelled() -> None:
             await offload(done.append, 1)
         may_end.set()
     assert done == []
+
+
+async def test_work_that_takes_a_moment_is_waited_for() -> None:
+    done: list[int] = []
+    async with WorkerThread("test") as thread:
+        begun = thread.begin(60.0, lambda: done.append(threading.get_ident()))
+        assert begun.is_done
+        assert done != [threading.get_ident()]
+        begun.check()
+        await begun.finished()
+        assert await thread(divmod, 7, 2) == (3, 1)
+
+
+async def test_what_the_work_raises_is_told() -> None:
+    def fail() -> None:
+        raise OSError("injected")
+
+    async with WorkerThread("test") as thread:
+        with pytest.raises(OSError, match="injected"):
+            thread.begin(60.0, fail).check()
+
+
+async def test_the_event_loop_goes_on_after_a_moment() -> None:
+    """And is told when the work is done; also when it is cancelled it learns of it."""
+    may_end = threading.Event()
+    ends: list[str] = []
+
+    async def wait_for(begun: Begun) -> None:
+        await begun.finished()
+        ends.append("told")
+
+    async with WorkerThread("test") as thread:
+        begun = thread.begin(0.001, lambda: ends.append(f"done: {may_end.wait(60.0)}"))
+        assert not begun.is_done
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait_for, begun)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+            may_end.set()
+        assert ends == ["done: True", "told"]
+        begun.check()
+        assert await thread(divmod, 7, 2) == (3, 1)
+
+
+async def test_work_that_ends_just_when_nobody_waits_any_longer_is_told_once() -> None:
+    """Whoever comes first, the end of the work or the end of patience."""
+    async with WorkerThread("test") as thread:
+        for number in range(300):
+            begun = thread.begin(number % 3 * 1e-5, lambda: None)
+            await begun.finished()
+            begun.check()
+        with trio.move_on_after(0) as nothing_more:
+            await trio.lowlevel.wait_readable(thread._done)
+        assert nothing_more.cancelled_caught

@@ -1,18 +1,23 @@
 """Start-up: which snapshot, which entries, and when to refuse."""
 
+import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from random import Random
 
 import pytest
 from structlog.testing import capture_logs
 
+from persistence.data_dirs import has_fetched
+from persistence.disk import RealDisk
 from persistence.errors import CorruptLog, CorruptSnapshot, DataDirError
 from persistence.file_names import Compression
 from persistence.log_format import FILE_HEADER, encode_entries
 from persistence.recovery import RecoveryOptions, recover
 from persistence.snapshot_format import Node
 from persistence.snapshots import SnapshotOptions, take_snapshot_now
+from persistence.txn_log import TxnLog
 from tests.persistence.fake_tree import DATA, FakeTree, payload, payloads, recovered
 from tests.persistence.memory_disk import MemoryDisk
 from tests.persistence.test_snapshot_format import GOLDEN, golden_tree
@@ -73,19 +78,73 @@ def test_the_log_is_replayed_over_the_newest_snapshot(disk: MemoryDisk) -> None:
     assert tree.digest == (4, 77)
 
 
-def test_a_log_that_ends_before_the_snapshot_changes_nothing(disk: MemoryDisk) -> None:
-    """As after a learner was sent a snapshot."""
+@pytest.mark.parametrize("zxid", [0x2_0000_0000, 0x2_0000_0005, 5])
+def test_a_log_that_ends_before_the_snapshot_is_put_aside(disk: MemoryDisk, zxid: int) -> None:
+    """As after a learner was sent a snapshot: what is logged next would seem to follow the old log."""
     put_log(disk, 1, 2)
-    put_snapshot(disk, 0x2_0000_0000)
+    put_log(disk, 3, 4)
+    put_snapshot(disk, zxid)
     found, tree = recovered(disk)
-    assert (found.zxid, tree.replayed) == (0x2_0000_0000, [])
+    assert (found.zxid, tree.replayed, found.gapless_after) == (zxid, [], zxid)
+    disk.lose_power(Random(1))
+    assert sorted(disk.names(DATA)) == ["aside-log.1", "aside-log.3", f"snapshot.{zxid:x}"]
 
 
 def test_a_snapshot_bridges_what_the_log_lacks(disk: MemoryDisk) -> None:
     put_log(disk, 1, 2)
     put_snapshot(disk, 50)
     put_log(disk, 51, 52)
-    assert recovered(disk)[1].replayed_zxids == [51, 52]
+    found, tree = recovered(disk)
+    assert tree.replayed_zxids == [51, 52]
+    assert found.gapless_after == 50
+    assert sorted(disk.names(DATA)) == ["aside-log.1", "log.33", "snapshot.32"]
+
+
+@pytest.mark.parametrize(
+    ("zxids", "snapshot", "gapless_after"),
+    [
+        ([1, 2, 3, 4, 5], 4, 1),
+        ([1, 2, 4, 5, 6], 5, 4),  # a gap before the snapshot
+        ([1, 2, 3, 5, 6], 2, 5),  # and one behind it
+        ([1, 2, 0x1_0000_0001, 0x1_0000_0002], 0x1_0000_0001, 0x1_0000_0001),  # an epoch may hide one before
+        ([1, 2, 0x1_0000_0001, 0x1_0000_0002], 2, 1),  # but not behind it
+        ([1, 2, 0x2_0000_0001, 0x2_0000_0002], 0x2_0000_0000, 0x2_0000_0000),  # sent by a leader of Apache's
+    ],
+)
+def test_from_where_on_the_log_lacks_nothing(
+    disk: MemoryDisk, zxids: list[int], snapshot: int, gapless_after: int
+) -> None:
+    put_log(disk, *zxids)
+    put_snapshot(disk, snapshot)
+    assert recovered(disk)[0].gapless_after == gapless_after
+    assert disk.exists(DATA / "log.1")
+
+
+def test_a_log_that_ends_with_the_snapshot_is_kept(disk: MemoryDisk) -> None:
+    """As one that was rolled when the snapshot was taken."""
+    put_log(disk, 1, 2, 3)
+    put_snapshot(disk, 3)
+    put_log(disk, 4, 5)
+    assert recovered(disk)[0].gapless_after == 1
+    assert disk.exists(DATA / "log.1")
+
+
+@pytest.mark.parametrize("bad", [0x1_0000_0000, 0x1_0000_0003, 0x3_0000_0000])
+def test_an_unusable_snapshot_must_be_in_the_log(disk: MemoryDisk, bad: int) -> None:
+    """Where the log has no transaction of its zxid, it held what the log does not."""
+    put_snapshot(disk, 1)
+    put_log(disk, 1, 2, 0x1_0000_0001, 0x1_0000_0002)
+    disk.put(DATA / f"snapshot.{bad:x}", b"cut short")
+    with pytest.raises(CorruptSnapshot, match=rf"snapshot\.{bad:x}: this snapshot cannot be loaded, and"):
+        recovered(disk)
+
+
+def test_no_gap_is_history_before_an_unusable_snapshot(disk: MemoryDisk) -> None:
+    put_snapshot(disk, 1)
+    put_log(disk, 1, 2, 5, 6)
+    disk.put(DATA / "snapshot.6", b"cut short")
+    with pytest.raises(CorruptLog, match=r"what came before ends at zxid 0x2, and log\.1 goes on at 0x5"):
+        recovered(disk)
 
 
 def test_a_new_epoch_starts_anew(disk: MemoryDisk) -> None:
@@ -119,7 +178,7 @@ def test_a_digest_from_before_the_snapshot_is_not_used(disk: MemoryDisk) -> None
 def test_a_corrupt_snapshot_gives_way_to_an_older_one(disk: MemoryDisk) -> None:
     put_snapshot(disk, 2)
     put_snapshot(disk, 4)
-    put_log(disk, 1, 2, 3, 4, 5)
+    put_log(disk, 1, 2, 3, 4, 5, 6, 7)
     disk._inode(DATA / "snapshot.4").content[100] ^= 1
     disk.put(DATA / "snapshot.5", b"cut short")
     disk.put(DATA / "snapshot.6.gz", b"\x1f\x8b and no more")
@@ -128,7 +187,7 @@ def test_a_corrupt_snapshot_gives_way_to_an_older_one(disk: MemoryDisk) -> None:
     assert found.snapshot is not None
     assert found.snapshot.zxid == 2
     assert tree.resets == 3
-    assert tree.replayed_zxids == [3, 4, 5]
+    assert tree.replayed_zxids == [3, 4, 5, 6, 7]
 
 
 def test_an_older_snapshot_needs_the_log_in_between(disk: MemoryDisk) -> None:
@@ -136,7 +195,7 @@ def test_an_older_snapshot_needs_the_log_in_between(disk: MemoryDisk) -> None:
     put_snapshot(disk, 8)
     put_log(disk, 9, 10)
     disk._inode(DATA / "snapshot.8").content[100] ^= 1
-    with pytest.raises(CorruptLog, match=r"the snapshot ends at zxid 0x2, and log\.9 starts at 0x9"):
+    with pytest.raises(CorruptLog, match=r"the snapshot ends at zxid 0x2, and log\.9 goes on at 0x9"):
         recovered(disk)
 
 
@@ -176,7 +235,7 @@ def test_a_missing_file_is_a_hole(disk: MemoryDisk) -> None:
     put_log(disk, 1, 2, 3)
     put_log(disk, 6, 7)
     with pytest.raises(
-        CorruptLog, match=r"log\.1 and what came before it end at zxid 0x3, and log\.6 starts at 0x6"
+        CorruptLog, match=r"log\.1 and what came before it end at zxid 0x3, and log\.6 goes on at 0x6"
     ):
         recovered(disk)
 
@@ -188,12 +247,51 @@ def test_a_tear_in_an_earlier_file_is_harmless_if_nothing_is_missing(disk: Memor
     assert recovered(disk)[1].replayed_zxids == [1, 2, 3, 4, 5]
 
 
-def test_a_tear_in_an_earlier_file_is_a_hole_if_something_is_missing(disk: MemoryDisk) -> None:
+def test_a_tear_in_an_earlier_file_is_damage_if_something_is_missing(disk: MemoryDisk) -> None:
     put_snapshot(disk, 0)
     put_log(disk, 1, 2, 3, tail=encode_entries([payload(4)])[:30])
     put_log(disk, 5, 6)
-    with pytest.raises(CorruptLog, match="has a hole"):
+    with pytest.raises(CorruptLog, match=r"log\.1, byte 163: what follows zxid 0x3 is damaged"):
         recovered(disk)
+
+
+NEXT_EPOCH = 0x1_0000_0001
+
+
+def with_forty(disk: MemoryDisk) -> int:
+    """40 transactions of 200 bytes in one file, and an epoch that begins in the next; where the tenth is."""
+    put_snapshot(disk, 0)
+    entries = encode_entries([payload(zxid, b"x" * 200) for zxid in range(1, 41)])
+    disk.put(DATA / "log.1", FILE_HEADER + entries + bytes(1000))
+    put_log(disk, NEXT_EPOCH, NEXT_EPOCH + 1)
+    return len(FILE_HEADER) + 9 * (len(entries) // 40)
+
+
+@pytest.mark.parametrize("damage", ["length", "no length", "end mark", "sector", "cut", "garbage in zeros"])
+def test_damage_before_a_new_epoch_is_refused(disk: MemoryDisk, damage: str) -> None:
+    """The next file does not tell that anything is missing: the first zxid of an epoch may follow any."""
+    at = with_forty(disk)
+    content = disk._inode(DATA / "log.1").content
+    match damage:
+        case "length":
+            content[at + 9] ^= 1
+        case "no length":
+            content[at + 8 : at + 12] = bytes(4)
+        case "end mark":
+            content[at + 12 + 232] ^= 1
+        case "sector":
+            content[2560:3072] = bytes(512)
+        case "cut":
+            del content[at + 100 :]
+        case _:
+            content[-10] = 1
+    with pytest.raises(CorruptLog, match=r"log\.1, byte \d+: what follows zxid .* is damaged"):
+        recovered(disk)
+
+
+def test_an_epoch_may_begin_in_a_new_file(disk: MemoryDisk) -> None:
+    with_forty(disk)
+    assert recovered(disk)[0].zxid == NEXT_EPOCH + 1
 
 
 def broken_entry(zxid: int) -> bytes:
@@ -221,7 +319,7 @@ def test_a_damaged_snapshot_and_log_name_the_remedy(disk: MemoryDisk) -> None:
         recovered(disk)
     assert failure.value.file == DATA / "log.1"
     assert failure.value.offset == 114
-    assert "let it fetch the data from the leader" in failure.value.remedy
+    assert "takes everything from its leader" in failure.value.remedy
 
 
 def test_a_torn_tail_is_cut_and_the_next_entry_goes_elsewhere(disk: MemoryDisk) -> None:
@@ -338,3 +436,80 @@ def test_separate_directories(disk: MemoryDisk) -> None:
     found, tree = recovered(disk, log_dir=logs)
     assert found.zxid == 9
     assert tree.replayed_zxids == [7, 8, 9]
+
+
+MEMBER = RecoveryOptions(has_leader=True)
+
+
+def test_a_member_can_be_told_to_fetch_everything(disk: MemoryDisk) -> None:
+    """What it has is put aside, its promises are kept, and it does not vote; however often it is started."""
+    put_snapshot(disk, 2)
+    put_log(disk, 1, 2, tail=broken_entry(3) + encode_entries([payload(4)]))
+    disk.put(DATA / "acceptedEpoch", b"7")
+    with pytest.raises(CorruptLog, match="create an empty file `fetch-from-leader` in its dataDir"):
+        recovered(disk, MEMBER)
+    disk.put(DATA.parent / "fetch-from-leader", b"")
+    for _ in range(2):
+        found, tree = recovered(disk, MEMBER)
+        assert (found.zxid, tree.replayed) == (-1, [])
+        disk.lose_power(Random(2))
+        assert sorted(disk.names(DATA)) == ["acceptedEpoch", "aside-log.1", "aside-snapshot.2"]
+    has_fetched(disk, DATA)
+    disk.lose_power(Random(2))
+    assert not disk.exists(DATA.parent / "fetch-from-leader")
+
+
+def test_a_standalone_server_has_nobody_to_fetch_from(disk: MemoryDisk) -> None:
+    """It would start with nothing."""
+    put_snapshot(disk, 2)
+    disk.put(DATA.parent / "fetch-from-leader", b"")
+    with pytest.raises(DataDirError, match="Remove the file"):
+        recovered(disk)
+    assert disk.names(DATA) == ["snapshot.2"]
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_our_log_that_apaches_server_cut_back_is_complete(disk: MemoryDisk, goes_on: bool) -> None:
+    """Without the mark that was behind it, but with a snapshot that ends where it does."""
+    recovered(disk)
+    log = TxnLog(disk, DATA)
+    log.append_batch(payloads(1, 5))
+    log.close()
+    entries = encode_entries(payloads(1, 3))
+    del disk._inode(DATA / "log.1").content[len(FILE_HEADER) + len(entries) :]
+    with pytest.raises(CorruptLog, match="what follows zxid 0x3 is damaged"):
+        recovered(disk)
+    put_snapshot(disk, 3)
+    if goes_on:
+        put_log(disk, NEXT_EPOCH, NEXT_EPOCH + 1)
+    assert recovered(disk)[0].zxid == (NEXT_EPOCH + 1 if goes_on else 3)
+
+
+def test_the_remedy_that_gives_up_transactions_works(tmp_path: Path) -> None:
+    """As it is printed, in a shell."""
+    real = RealDisk()
+    take_snapshot_now(real, tmp_path, FakeTree(), SnapshotOptions())
+    log = TxnLog(real, tmp_path)
+    for zxid in range(1, 6):
+        log.append_batch([payload(zxid)])
+    log.close()
+    with (tmp_path / "log.1").open("r+b") as file:
+        file.seek(len(FILE_HEADER) + 3 * 49 + 20)
+        file.write(b"\xff")
+    with pytest.raises(CorruptLog) as refusal:
+        recover(real, tmp_path, tmp_path, FakeTree(), RecoveryOptions())
+    command = refusal.value.remedy.split("`")[-2]
+    subprocess.run(command, shell=True, check=True, stderr=subprocess.DEVNULL)
+    assert recover(real, tmp_path, tmp_path, FakeTree(), RecoveryOptions()).zxid == 3
+
+
+@pytest.mark.parametrize("at", [2, 20, 40, 70])
+def test_damage_to_a_log_that_ends_with_the_snapshot_costs_nothing(disk: MemoryDisk, at: int) -> None:
+    """All of it is in the snapshot, and the next log goes on with the very next transaction."""
+    put_log(disk, 1, 2, 3)
+    put_snapshot(disk, 3)
+    put_log(disk, 4, 5)
+    disk._inode(DATA / "log.1").content[at] ^= 1
+    found, tree = recovered(disk)
+    assert (found.zxid, tree.replayed_zxids, found.gapless_after) == (5, [4, 5], 3)
+    assert not disk.exists(DATA / "log.1")

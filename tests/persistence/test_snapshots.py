@@ -38,10 +38,17 @@ def large_tree() -> FakeTree:
     return tree
 
 
+async def all_logged() -> None:
+    """For a tree whose log is on disk."""
+    await trio.lowlevel.checkpoint()
+
+
 @pytest.mark.parametrize("compression", Compression)
 async def test_a_snapshot_is_read_back(disk: MemoryDisk, compression: Compression) -> None:
     tree = large_tree()
-    taken = await take_snapshot(disk, inline, DATA, tree, SnapshotOptions(compression=compression))
+    taken = await take_snapshot(
+        disk, inline, DATA, tree, SnapshotOptions(compression=compression), all_logged
+    )
     assert disk.names(DATA) == [taken.path.name]
     found, loaded = recovered(disk)
     assert found.snapshot == taken
@@ -96,7 +103,7 @@ async def test_the_name_is_from_before_and_the_trailers_from_after(disk: MemoryD
     tree = Moving()
     tree.zxid = 10
     tree.nodes *= 5
-    taken = await take_snapshot(disk, inline, DATA, tree, SnapshotOptions())
+    taken = await take_snapshot(disk, inline, DATA, tree, SnapshotOptions(), all_logged)
     assert taken.path.name == "snapshot.a"
     assert int.from_bytes(disk.get(taken.path)[-21:-13], "big") == 15
 
@@ -113,7 +120,7 @@ async def test_the_event_loop_gets_its_turn_after_every_slice(
             await trio.lowlevel.checkpoint()
 
     nursery.start_soon(others)
-    await take_snapshot(disk, inline, DATA, large_tree(), SnapshotOptions())
+    await take_snapshot(disk, inline, DATA, large_tree(), SnapshotOptions(), all_logged)
     assert turns >= 5000 // 128
     nursery.cancel_scope.cancel()
 
@@ -128,7 +135,7 @@ async def test_a_cancelled_snapshot_leaves_nothing(disk: MemoryDisk) -> None:
                 scope.cancel()
                 yield from tree.nodes[3000:]
 
-        await take_snapshot(disk, inline, DATA, Cancelling(), SnapshotOptions())
+        await take_snapshot(disk, inline, DATA, Cancelling(), SnapshotOptions(), all_logged)
     assert scope.cancelled_caught
     assert disk.names(DATA) == []
 
@@ -137,7 +144,7 @@ async def test_a_cancelled_snapshot_leaves_nothing(disk: MemoryDisk) -> None:
 async def test_a_failed_snapshot_leaves_nothing_and_tells(disk: MemoryDisk, operation: str) -> None:
     disk.faults[operation] = OSError(errno.ENOSPC, "injected")
     with pytest.raises(OSError, match="injected"):
-        await take_snapshot(disk, inline, DATA, large_tree(), SnapshotOptions())
+        await take_snapshot(disk, inline, DATA, large_tree(), SnapshotOptions(), all_logged)
     with pytest.raises(OSError, match="injected"):
         take_snapshot_now(disk, DATA, large_tree(), SnapshotOptions())
     assert disk.names(DATA) == []
@@ -230,3 +237,18 @@ def test_purge_goes_from_old_to_new_and_logs_last(disk: MemoryDisk) -> None:
 def test_purge_never_keeps_fewer_than_three(disk: MemoryDisk) -> None:
     with pytest.raises(ValueError, match="at least 3"):
         purge(disk, DATA, DATA, 2)
+
+
+def test_purging_takes_what_was_put_aside_in_its_turn(disk: MemoryDisk) -> None:
+    for zxid in (10, 20, 30):
+        tree = FakeTree()
+        tree.zxid = zxid
+        take_snapshot_now(disk, DATA, tree, SnapshotOptions())
+    for name in ("aside-log.9", "aside-log.a", "aside-snapshot.5", "aside-other", "aside-log.x"):
+        disk.put(DATA / name, b"")
+    purge(disk, DATA, DATA, 3)
+    assert [name for name in sorted(disk.names(DATA)) if name.startswith("aside")] == [
+        "aside-log.a",
+        "aside-log.x",
+        "aside-other",
+    ]

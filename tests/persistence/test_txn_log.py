@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from persistence.errors import CorruptLog, DataDirError
-from persistence.log_format import FILE_HEADER, encode_entries, zxid_of
+from persistence.log_format import FILE_HEADER, encode_entries, mark_behind, marked_header, zxid_of
 from persistence.torn_tail import UNSYNCED_ENTRIES_MAX
 from persistence.txn_log import TxnLog, grown_size
 from tests.persistence.fake_tree import DATA, payload, payloads
@@ -25,6 +25,13 @@ def disk() -> MemoryDisk:
 @pytest.fixture
 def log(disk: MemoryDisk) -> TxnLog:
     return TxnLog(disk, DATA, preallocate_bytes=STEP)
+
+
+def file_of(batch: list[bytes], *, growth_bytes: int = STEP, batch_bytes: int | None = None) -> bytes:
+    """A file with these entries, the last `batch_bytes` of them, or all, written at once."""
+    entries = encode_entries(batch)
+    size = len(entries) if batch_bytes is None else batch_bytes
+    return marked_header(growth_bytes) + entries + mark_behind(size, len(FILE_HEADER) + len(entries))
 
 
 def zxids(log: TxnLog, start: int) -> list[int]:
@@ -52,8 +59,7 @@ def test_a_file_is_named_by_its_first_zxid_and_padded_with_zeros(disk: MemoryDis
     batch = payloads(0x1_0000_00AB, 0x1_0000_00AD)
     log.append_batch(batch)
     assert disk.names(DATA) == ["log.1000000ab"]
-    written = FILE_HEADER + encode_entries(batch)
-    assert disk.get(DATA / "log.1000000ab") == written.ljust(16 + STEP, b"\0")
+    assert disk.get(DATA / "log.1000000ab") == file_of(batch).ljust(16 + STEP, b"\0")
 
 
 def test_a_batch_costs_one_sync_and_a_new_file_one_more_of_the_directory(
@@ -85,7 +91,7 @@ def test_a_large_batch_may_pass_the_reserved_end(disk: MemoryDisk, log: TxnLog) 
 
 def test_without_preallocation_a_file_ends_with_its_last_entry(disk: MemoryDisk) -> None:
     TxnLog(disk, DATA, preallocate_bytes=0).append_batch(payloads(1, 3))
-    assert disk.get(DATA / "log.1") == FILE_HEADER + encode_entries(payloads(1, 3))
+    assert disk.get(DATA / "log.1") == file_of(payloads(1, 3), growth_bytes=0)
 
 
 def test_after_a_roll_the_next_append_starts_a_file(disk: MemoryDisk, log: TxnLog) -> None:
@@ -118,7 +124,7 @@ def test_reading_starts_in_the_file_that_can_hold_the_zxid(disk: MemoryDisk, log
 def test_reading_sees_what_is_durable_and_not_what_is_being_written(log: TxnLog) -> None:
     log.append_batch(payloads(1, 3))
     assert log._file is not None
-    log._write(log._file, encode_entries(payloads(4, 4)))
+    log._write(log._file, encode_entries(payloads(4, 4)), 49)
     assert zxids(log, 2) == [2, 3]
 
 
@@ -140,6 +146,16 @@ def test_damage_to_the_log_being_written_shows_when_it_is_read(disk: MemoryDisk,
     log.append_batch(payloads(1, 3))
     disk._inode(DATA / "log.1").content[40] ^= 1
     with pytest.raises(CorruptLog, match=r"log\.1, byte 16: .* up to byte 163"):
+        zxids(log, 1)
+
+
+def test_damage_to_an_earlier_file_shows_when_it_is_read(disk: MemoryDisk, log: TxnLog) -> None:
+    """Also where the next file begins an epoch: a learner is sent nothing that has a hole."""
+    log.append_batch(payloads(1, 3))
+    log.roll()
+    log.append_batch(payloads(0x1_0000_0001, 0x1_0000_0002))
+    disk._inode(DATA / "log.1").content[16 + 49 + 9] ^= 1  # the second entry's length
+    with pytest.raises(CorruptLog, match=r"log\.1, byte 65: what follows zxid 0x1 is damaged"):
         zxids(log, 1)
 
 
@@ -241,7 +257,7 @@ def test_truncation_between_zxids_keeps_none_above(log: TxnLog) -> None:
 def test_after_a_truncation_new_entries_go_into_a_new_file(disk: MemoryDisk, log: TxnLog) -> None:
     log.append_batch(payloads(1, 5))
     log.truncate_after(3)
-    assert disk.get(DATA / "log.1") == FILE_HEADER + encode_entries(payloads(1, 3))
+    assert disk.get(DATA / "log.1") == file_of(payloads(1, 3), batch_bytes=0)
     log.append_batch(payloads(4, 4))
     assert disk.names(DATA) == ["log.1", "log.4"]
     assert zxids(log, 1) == [1, 2, 3, 4]

@@ -125,7 +125,9 @@ def _command(scenario: Scenario, words: list[str]) -> list[Output]:
     match words:
         case ["hear", sid, state, leader, zxid, *more]:
             notification = _notification(scenario, state, leader, zxid, _options(more))
-            return scenario.step(Heard(int(sid), notification, may_be_old="old" in more))
+            return scenario.step(
+                Heard(int(sid), notification, may_be_old="old" in more, is_at_home="elsewhere" not in more)
+            )
         case ["refused", sid]:
             return scenario.step(DialFailed(int(sid)))
         case ["lost", sid]:

@@ -49,6 +49,8 @@ class FakeReplica:
         self.tree: Tree = {}
         self.last_zxid = 0
         self.committed_log = CommittedLog(commit_log_count)
+        self.digest_mismatches = 0
+        self.wrong_digests: set[int] = set()  # zxids of transactions that lead to another tree than ours
         self.service: FakeLeaderService | FakeLearnerService | None = None
         self._is_read_only = False
         self._streamed = False  # the tree came from a leader, and is not on disk yet
@@ -127,6 +129,7 @@ class FakeReplica:
 
     def apply(self, payload: bytes) -> None:
         zxid = zxid_of(payload)
+        self.digest_mismatches += zxid in self.wrong_digests
         self.tree[zxid] = payload
         self.last_zxid = zxid
         self.committed_log.append(zxid, payload)

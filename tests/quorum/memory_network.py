@@ -5,7 +5,7 @@ A dial to where nobody listens is refused; a dial to a `silent` host gets no ans
 
 import errno
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import attrs
 import trio
@@ -16,11 +16,15 @@ Address = tuple[str, int]
 
 @attrs.define
 class MemoryNetwork:
-    """Meets quorum.network.Network. `dials` tells who was dialled, in order, answered or not."""
+    """Meets quorum.network.Network. `dials` tells who was dialled, in order, answered or not.
+
+    `caller` is the host that dials from now on; while it is not set, everybody is where it should be."""
 
     silent: set[str] = attrs.field(factory=set)
     dials: list[Address] = attrs.field(factory=list)
     listeners: dict[Address, "MemoryListener"] = attrs.field(factory=dict)
+    caller: str | None = None
+    callers: dict[trio.abc.Stream, str | None] = attrs.field(factory=dict)  # by the end they reach
 
     async def listen(self, host: str | None, port: int) -> Sequence[trio.abc.Listener[trio.abc.Stream]]:
         await trio.lowlevel.checkpoint()
@@ -39,8 +43,14 @@ class MemoryNetwork:
         if listener is None:
             raise OSError(errno.ECONNREFUSED, "connection refused")
         here, there = memory_stream_pair()
+        self.callers[there] = self.caller
         listener.arrived.send_nowait(there)
         return here
+
+    async def is_at(self, stream: trio.abc.Stream, hosts: Collection[str]) -> bool:
+        await trio.lowlevel.checkpoint()
+        caller = self.callers.get(stream)
+        return caller is None or caller in hosts
 
 
 class MemoryListener(trio.abc.Listener[trio.abc.Stream]):

@@ -3,6 +3,7 @@
 Time stands still unless a test lets it pass; after everything that is said, all has happened that can.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +16,7 @@ from jute.zxid import counter_of, epoch_of
 from persistence.epoch_files import ACCEPTED_EPOCH, CURRENT_EPOCH, read_epoch, write_epoch
 from quorum.epochs import EpochKeeper
 from quorum.leader import Leader
-from quorum.learner import Learning
+from quorum.learner import Doubts, Learning
 from quorum.membership import Membership
 from quorum.packets import (
     ACK,
@@ -87,11 +88,11 @@ def show(data: bytes) -> list[str]:
     return shown if used == len(data) else [*shown, data[used:].hex()]
 
 
-async def pass_time(clock: MockClock, seconds: float) -> None:
+async def pass_time(clock: MockClock, seconds: float, step_s: float = 0.5) -> None:
     """In steps that nobody's timer is shorter than."""
     end = trio.current_time() + seconds
     while trio.current_time() < end:
-        clock.jump(min(0.5, end - trio.current_time()))
+        clock.jump(min(step_s, end - trio.current_time()))
         await wait_all_tasks_blocked()
 
 
@@ -113,7 +114,13 @@ def _state_of(server: "LearnerUnderTest | LeaderUnderTest") -> tuple[MemoryDisk,
 
 def _membership_of(server: "LearnerUnderTest | LeaderUnderTest") -> Membership:
     is_dynamic = server.is_dynamic or server.last_seen is not None
-    return Membership(server.my_id, server.ensemble, last_seen=server.last_seen, reconfig_enabled=is_dynamic)
+    return Membership(
+        server.my_id,
+        server.ensemble,
+        last_seen=server.last_seen,
+        reconfig_enabled=is_dynamic,
+        ask_oracle=server.ask_oracle,
+    )
 
 
 class ScriptedPeer:
@@ -170,9 +177,11 @@ class LearnerUnderTest:
     epochs: tuple[int, int] = (0, 0)  # accepted, current
     is_observer: bool = False
     needs_snapshot: bool = False
+    doubts: Doubts = attrs.field(factory=Doubts)
     ensemble: Ensemble = attrs.field(factory=ensemble_of)
     last_seen: Ensemble | None = None  # with it, or with `is_dynamic`, the members may change
     is_dynamic: bool = False
+    ask_oracle: Callable[[], bool] | None = None
     membership: Membership = attrs.field(init=False)
     settings: PeerSettings = attrs.field(factory=settings)
     network: MemoryNetwork = attrs.field(factory=MemoryNetwork)
@@ -193,6 +202,7 @@ class LearnerUnderTest:
             epochs=keeper,
             is_observer=self.is_observer,
             needs_snapshot=self.needs_snapshot,
+            doubts=self.doubts,
             on_synced=self.synced_with.append,
         )
         return self.learning
@@ -243,9 +253,12 @@ class LeaderUnderTest:
     replica: FakeReplica = attrs.field(factory=FakeReplica)
     my_id: int = 2
     epochs: tuple[int, int] = (0, 0)  # accepted, current
+    keeper: EpochKeeper | None = None  # the one of an earlier term of office
+    tries_before: int = 0
     ensemble: Ensemble = attrs.field(factory=ensemble_of)
     last_seen: Ensemble | None = None  # with it, or with `is_dynamic`, the members may change
     is_dynamic: bool = False
+    ask_oracle: Callable[[], bool] | None = None
     membership: Membership = attrs.field(init=False)
     settings: PeerSettings = attrs.field(factory=settings)
     network: MemoryNetwork = attrs.field(factory=MemoryNetwork)
@@ -263,7 +276,8 @@ class LeaderUnderTest:
             membership=self.membership,
             network=self.network,
             replica=replica,
-            epochs=keeper,
+            epochs=self.keeper or keeper,
+            tries_before=self.tries_before,
             offload=inline,
             on_established=self.established.append,
         )

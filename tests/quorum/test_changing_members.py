@@ -1,5 +1,7 @@
 """Reconfigurations as leaders and learners live through them, with the other side scripted."""
 
+import errno
+from pathlib import Path
 from struct import pack
 
 import attrs
@@ -7,9 +9,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from jute.errors import NewConfigNoQuorum, ReconfigInProgress
+from jute.errors import NewConfigNoQuorum, ReconfigInProgress, SystemError_
 from jute.record import encode
 from jute.txn_records import SetDataTxn
+from quorum.config_files import ConfigFiles
 from quorum.packets import (
     ACK,
     COMMIT,
@@ -24,7 +27,8 @@ from quorum.packets import (
     ping_answer,
 )
 from quorum.reconfiguration import Departure
-from quorum.server_lines import Ensemble, config_text
+from quorum.server_lines import Ensemble, config_text, read_config_text
+from tests.persistence.memory_disk import MemoryDisk
 from tests.quorum.fake_replica import FakeReplica, txn, txns
 from tests.quorum.scripted_peers import (
     TICK_S,
@@ -233,13 +237,16 @@ async def test_a_new_leader_that_is_to_be_none_completes_it_and_goes(
     assert ours.leader.successor is None
 
 
-async def test_a_leader_by_appointment_gives_way_to_one_who_knows_more(nursery: trio.Nursery) -> None:
+async def test_a_leader_by_appointment_gives_way_to_one_who_knows_more(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
     """The old leader chose it by the acks it had; the other had logged more by then."""
     two = members(1, 2, version=E1 + 2)
     ours = LeaderUnderTest(nursery, FakeReplica(txns(E1 + 1, E1 + 2)), epochs=(1, 1), ensemble=two)
     await ours.leads()
     old_leader = await ours.joined_by(3, accepted=1, current=1, zxid=E1 + 9)
     await ours.joined_by(1, accepted=1, current=1, zxid=E1 + 3)
+    await pass_time(mock_clock, 1, step_s=0.1)
     assert ours.ended is not None
     assert ours.leader.successor is None
     assert old_leader.is_closed()
@@ -428,3 +435,55 @@ async def test_nonsense_ends_the_connection(nursery: trio.Nursery) -> None:
     await leader.say(packet(PROPOSAL, E1 + 1, nonsense))
     assert ours.ended is not None
     assert ours.learning.departure is None
+
+
+# --- A configuration file beside which nothing can be written.
+
+
+def cannot_save(ours: LearnerUnderTest | LeaderUnderTest) -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.put(Path("/conf/zoo.cfg"), b"")
+    for operation in ("create", "is_writable"):
+        disk.faults[operation] = OSError(errno.EROFS, "read-only file system")
+    ours.membership._files = ConfigFiles(disk, Path("/conf/zoo.cfg"))
+    return disk
+
+
+async def test_a_follower_does_not_acknowledge_members_it_cannot_save(nursery: trio.Nursery) -> None:
+    ours, leader = await learning(nursery)
+    cannot_save(ours)
+    asked = members(1, 2, 3, 4, version=E1 + 1)
+    await leader.say(packet(PROPOSAL, E1 + 1, reconfig_txn(asked)))
+    assert leader.heard() == b""
+    assert leader.is_closed()
+    assert "/conf/zoo.cfg.dynamic.next cannot be written" in str(ours.ended)
+    assert ours.membership.last_seen == ESTABLISHED
+
+
+async def test_a_leader_refuses_members_it_cannot_save(nursery: trio.Nursery) -> None:
+    """And leads on."""
+    ours, followers = await leading(nursery, 1, 2, 4)
+    cannot_save(ours)
+    with pytest.raises(SystemError_):
+        ours.leader.proposals.new_config(FOURTH, None, None, -1, E1 + 1)
+    await ours.propose(b"something else")
+    assert show(followers[1].heard()) == ["PROPOSAL 1/1"]
+    assert ours.ended is None
+
+
+async def test_a_leader_that_fails_to_save_members_it_has_begun_to_propose_resigns(
+    nursery: trio.Nursery,
+) -> None:
+    """Nobody hears of them, nor of anything behind them."""
+    ours, followers = await leading(nursery, 1, 2, 4)
+    disk = cannot_save(ours)
+    disk.faults.clear()
+    text = ours.leader.proposals.new_config(FOURTH, None, None, -1, E1 + 1)
+    disk.faults["rename"] = OSError(errno.EIO, "input/output error")
+    ours.service._append(reconfig_txn(read_config_text(text)))
+    ours.service._append(txn(E1 + 2))
+    ours.service.end_batch()
+    await wait_all_tasks_blocked()
+    assert followers[1].heard() == b""
+    assert ours.replica.waiting == ours.replica.on_disk == []
+    assert "cannot be written" in str(ours.ended)

@@ -101,14 +101,17 @@ def test_a_server_that_is_ahead_is_not_led(server: int, theirs: Summary) -> None
     assert agreeing.acked(4, MINE)
 
 
-def test_it_is_hopeless_once_those_who_are_ahead_leave_no_quorum() -> None:
-    """Of five, three must be left; who has no vote is not missed."""
+def test_who_will_not_be_counted_for_its_promise_any_more() -> None:
+    """It is ahead of us, or made the promise before and we do not know. Somebody else may have said so in its
+    name: what it says itself counts."""
     agreeing = agreement()
     agreeing.acked(ME, MINE)
-    for server, is_hopeless in ((7, False), (1, False), (2, False), (2, False), (4, True)):
-        with pytest.raises(PeerError, match="ahead"):
-            agreeing.acked(server, Summary(5, 0))
-        assert agreeing.is_hopeless is is_hopeless
+    with pytest.raises(PeerError, match="ahead"):
+        agreeing.acked(1, Summary(5, 0))
+    agreeing.acked(2, Summary(ALREADY_ACCEPTED, 0))
+    assert [*agreeing.lost, *agreeing.with_us] == [1, 2, ME]
+    agreeing.acked(2, MINE)
+    assert (set(agreeing.lost), set(agreeing.with_us)) == ({1}, {2, ME})
 
 
 def test_a_later_epoch_outweighs_a_higher_zxid() -> None:

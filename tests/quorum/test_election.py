@@ -278,3 +278,47 @@ def test_whoever_has_no_vote_passes_on_a_newer_configuration() -> None:
     assert [type(output) for output in election.step(Heard(5, behind), 0)] == [Send]
     level = say(ELECTED, ServerState.LOOKING, Electorate.of(newer, newer))
     assert election.step(Heard(5, level), 0) == []
+
+
+# --- A connection to the leader that was lost for a moment.
+
+
+def looking_after(followed: Vote) -> Election:
+    """Server 1, which followed, and whose fellow server 2 is down."""
+    election = Election(
+        1,
+        ELECTORATE,
+        zxid=9,
+        peer_epoch=2,
+        round_=6,
+        current_vote=followed,
+        timing=ElectionTiming(),
+        reconfig_enabled=False,
+    )
+    election.start(0)
+    return election
+
+
+def leads(vote: Vote = ELECTED, **more: bool) -> Heard:
+    return Heard(3, say(vote, ServerState.LEADING, ELECTORATE), **{"is_at_home": True, **more})
+
+
+def test_a_leader_that_was_lost_for_a_moment_is_followed_again_at_once() -> None:
+    """It and we are a quorum, a bare one. Without that it would have to give up, and be elected again."""
+    [decision] = looking_after(ELECTED).step(leads(), 0)
+    assert decision == Decide(ELECTED, ServerState.FOLLOWING)
+
+
+@pytest.mark.parametrize(
+    ("followed", "heard"),
+    [
+        (attrs.evolve(ELECTED, leader=2), leads()),
+        (attrs.evolve(ELECTED, peer_epoch=1), leads()),
+        (ELECTED, leads(is_at_home=False)),
+        (ELECTED, leads(may_be_old=True)),
+        (ELECTED, Heard(2, say(ELECTED, ServerState.FOLLOWING, ELECTORATE), is_at_home=True)),
+    ],
+    ids=["another leader", "another epoch", "a stranger", "an old message", "a fellow's word"],
+)
+def test_only_the_leader_itself_is_believed_that_it_still_leads(followed: Vote, heard: Heard) -> None:
+    assert not [each for each in looking_after(followed).step(heard, 0) if isinstance(each, Decide)]

@@ -14,7 +14,13 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from jute.framing import frame
 from jute.quorum_records import Initiation, decode_initiation, encode_initiation
-from quorum.election_links import HALF_OPEN_MAX, KNOCK_PATIENCE_S, ElectionLinks, LinkSettings
+from quorum.election_links import (
+    HALF_OPEN_MAX,
+    KNOCK_PATIENCE_S,
+    UNCONFIRMED_S,
+    ElectionLinks,
+    LinkSettings,
+)
 from quorum.errors import CannotListen
 from tests.quorum.election_scenario import ensemble_of
 from tests.quorum.memory_network import MemoryNetwork
@@ -32,11 +38,13 @@ class Told:
 
     received_: list[tuple[int, bytes]] = attrs.field(factory=list)
     first: list[bytes] = attrs.field(factory=list)
+    at_home: list[bytes] = attrs.field(factory=list)
     failed: list[int] = attrs.field(factory=list)
     lost: list[int] = attrs.field(factory=list)
 
-    def received(self, sid: int, message: bytes, *, is_first: bool) -> None:
+    def received(self, sid: int, message: bytes, *, is_first: bool, is_at_home: bool) -> None:
         self.received_.append((sid, message))
+        self.at_home += [message] if is_at_home else []
         self.first += [message] if is_first else []
 
     def dial_failed(self, sid: int) -> None:
@@ -117,6 +125,47 @@ async def test_a_smaller_id_is_dialled_and_the_connection_kept(two: Two, autojum
     await wait_all_tasks_blocked()
     assert two.told.received_ == [(1, b"theirs"), (1, b"more")]
     assert two.told.first == [b"theirs"]
+
+
+async def test_a_link_is_given_up_soon_once_nothing_is_confirmed(
+    two: Two, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a server that was cut off for a minute is heard again half a minute after it is not."""
+    limits: list[float] = []
+    monkeypatch.setattr("quorum.election_links.give_up_after", lambda _, seconds: limits.append(seconds))
+    await two.call(3)
+    listener = await two.listen_as(ADDRESS_1)
+    two.links.send(1, b"vote")
+    await listener.accept()
+    await wait_all_tasks_blocked()
+    assert limits == [UNCONFIRMED_S, UNCONFIRMED_S]
+
+
+async def test_it_is_told_whether_a_server_speaks_from_its_own_address(
+    two: Two, autojump_clock: MockClock
+) -> None:
+    """Whoever dials can claim any id."""
+    for caller in ("zoo3", "elsewhere"):
+        two.network.caller = caller
+        stream = await two.call(3)
+        await stream.send_all(frame(caller.encode()))
+        await wait_all_tasks_blocked()
+        await (await two.call(9)).send_all(frame(b"unlisted"))
+        await wait_all_tasks_blocked()
+    assert len(two.told.received_) == 4
+    assert two.told.at_home == [b"zoo3"]
+
+
+async def test_the_first_word_waits_until_it_is_known_where_it_comes_from(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Where members may change: the next word may be long in coming."""
+    server = make_two(waits_for_address=True)
+    await nursery.start(server.links.run)
+    server.network.caller = "zoo3"
+    await server.call(3, also=frame(b"first"))
+    assert server.told.at_home == [b"first"]
+    nursery.cancel_scope.cancel()
 
 
 async def test_a_smaller_id_that_knocks_is_called_back(two: Two, autojump_clock: MockClock) -> None:
@@ -496,3 +545,11 @@ def test_no_bytes_bring_the_links_down(noise: bytes, is_after_opening: bool) -> 
             nursery.cancel_scope.cancel()
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+async def test_with_whom_there_is_a_connection_and_with_whom_not(two: Two, autojump_clock: MockClock) -> None:
+    await two.call(3)
+    assert (two.links.reachable(), two.links.unreachable()) == ([3], {1: "does not answer"})
+    two.links.send(1, b"vote")
+    await wait_all_tasks_blocked()
+    assert two.links.unreachable() == {1: "zoo1:3888: [Errno 111] connection refused"}

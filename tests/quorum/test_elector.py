@@ -141,7 +141,7 @@ async def test_votes_that_come_while_we_are_about_to_look_are_not_lost(
     servers.network.silent |= {"zoo2", "zoo3"}
     await servers.start(1)
     vote = Notification(ServerState.LOOKING, 2, 9, 1, 1, config_text(THREE))
-    servers.electors[1].received(2, encode_notification(vote), is_first=True)
+    servers.electors[1].received(2, encode_notification(vote), is_first=True, is_at_home=True)
     await servers.look({1: 7})
     assert servers.leaders() == {1: 2}
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from persistence.epoch_files import read_epoch
 from persistence.errors import DataDirError
 from quorum.epochs import EpochKeeper
 from tests.persistence.memory_disk import Killed, MemoryDisk
@@ -38,7 +39,7 @@ def test_promises_are_kept_over_a_restart() -> None:
     disk.lose_power(Random(0))
     epochs = epochs_on(disk)
     assert (epochs.accepted, epochs.current) == (5, 3)
-    assert (disk.get(DATA / "acceptedEpoch"), disk.get(DATA / "currentEpoch")) == (b"5", b"3")
+    assert [read_epoch(disk, DATA, name) for name in ("acceptedEpoch", "currentEpoch")] == [5, 3]
 
 
 def test_to_enter_the_epoch_one_is_in_writes_nothing() -> None:

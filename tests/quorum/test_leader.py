@@ -10,6 +10,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from jute.quorum_records import LearnerInfo
 from jute.record import encode
 from quorum import proposals as proposals_module
+from quorum.admission import CONNECTIONS_MAX
+from quorum.epochs import CLAIMS_APART_S, EPOCH_STEP_MAX
+from quorum.leader import ABSENT_PATIENCE_S, HOPELESS_S
 from quorum.learner_links import LearnerLink
 from quorum.packets import (
     ACK,
@@ -42,6 +45,7 @@ from tests.quorum.scripted_peers import (
     TICK_S,
     LeaderUnderTest,
     ensemble_of,
+    epochs_at,
     new_leader,
     pass_time,
     settings,
@@ -357,7 +361,7 @@ async def test_a_snapshot_is_taken_while_we_go_on(nursery: trio.Nursery) -> None
     assert third.heard() == expected + packet(UPTODATE, -1)
 
 
-async def test_a_learner_far_behind_is_served_from_disk(nursery: trio.Nursery) -> None:
+async def test_a_learner_far_behind_is_served_from_disk(nursery: trio.Nursery, mock_clock: MockClock) -> None:
     """Beyond what is in memory, and on into it without a gap."""
     replica = FakeReplica(txns(E1 + 1, E1 + 9), commit_log_count=3)
     ours = LeaderUnderTest(nursery, replica, epochs=(1, 1))
@@ -368,7 +372,9 @@ async def test_a_learner_far_behind_is_served_from_disk(nursery: trio.Nursery) -
     assert third.heard() == expected
 
 
-async def test_a_learner_far_behind_catches_up_with_a_leader_in_a_hurry(nursery: trio.Nursery) -> None:
+async def test_a_learner_far_behind_catches_up_with_a_leader_in_a_hurry(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
     """While the log is read to its end, more is logged than memory keeps: reading goes on from there."""
     replica = FakeReplica(txns(E1 + 1, E1 + 9), commit_log_count=3)
     ours = LeaderUnderTest(nursery, replica, epochs=(1, 1))
@@ -419,7 +425,9 @@ async def test_clients_go_before_a_learner_that_gets_the_tree(
     assert b"".join(heard) == packet(SNAP, E2) + stream_of(history) + new_leader(2)
 
 
-async def test_a_learner_that_gets_the_tree_goes_first_where_much_waits_for_it(nursery: trio.Nursery) -> None:
+async def test_a_learner_that_gets_the_tree_goes_first_where_much_waits_for_it(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
     """Or what is written meanwhile would grow faster than it catches up."""
     history = [txn(E1 + n, body=bytes(70_000)) for n in range(1, 4)]
     ours = LeaderUnderTest(nursery, FakeReplica(history), epochs=(1, 1))
@@ -431,25 +439,9 @@ async def test_a_learner_that_gets_the_tree_goes_first_where_much_waits_for_it(n
     assert third.heard().endswith(new_leader(2))
 
 
-async def test_clients_go_before_a_learner_that_missed_much(
+async def test_a_learner_that_missed_much_goes_first_where_as_much_is_written(
     nursery: trio.Nursery, mock_clock: MockClock
 ) -> None:
-    history = [txn(E1 + n, body=bytes(70_000)) for n in range(1, 5)]
-    ours = LeaderUnderTest(nursery, FakeReplica(history, commit_log_count=1), epochs=(1, 1))
-    await ours.leads()
-    await ours.followed_by(1, epoch=2, accepted=1, current=1, zxid=E1 + 4)
-    third = await ours.joined_by(3, accepted=1, current=1, zxid=E1 + 1)
-    heard = []
-    while "NEWLEADER 2/0" not in heard:
-        heard += [*show(third.heard()), "..."]
-        await pass_time(mock_clock, 0.003)
-    assert " ".join(heard) == (
-        "DIFF 2/0 PROPOSAL 1/2 COMMIT 1/2 ... PROPOSAL 1/3 COMMIT 1/3 ... "
-        "PROPOSAL 1/4 COMMIT 1/4 ... NEWLEADER 2/0 ..."
-    )
-
-
-async def test_a_learner_that_missed_much_goes_first_where_as_much_is_written(nursery: trio.Nursery) -> None:
     """Or it would never catch up."""
     history = [txn(E1 + n, body=bytes(70_000)) for n in range(1, 5)]
     ours = LeaderUnderTest(nursery, FakeReplica(history, commit_log_count=1), epochs=(1, 1))
@@ -472,7 +464,9 @@ async def test_a_learner_that_missed_much_goes_first_where_as_much_is_written(nu
     assert show(third.heard())[-3:] == ["PROPOSAL 2/8", "COMMIT 2/8", "NEWLEADER 2/0"]
 
 
-async def test_what_is_not_committed_yet_is_not_sent_from_disk(nursery: trio.Nursery) -> None:
+async def test_what_is_not_committed_yet_is_not_sent_from_disk(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
     """It is in the log before it is committed: it follows as a proposal, once."""
     ours = LeaderUnderTest(nursery, FakeReplica(txns(E1 + 1, E1 + 9), commit_log_count=2), epochs=(1, 1))
     await ours.leads()
@@ -486,7 +480,9 @@ async def test_what_is_not_committed_yet_is_not_sent_from_disk(nursery: trio.Nur
     ]
 
 
-async def test_a_learner_gets_the_tree_where_the_log_has_a_hole(nursery: trio.Nursery) -> None:
+async def test_a_learner_gets_the_tree_where_the_log_has_a_hole(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
     """It is not sent away again and again: some versions of Apache left gaps in the logs of followers."""
     holed = [payload for payload in txns(E1 + 1, E1 + 9) if payload != txn(E1 + 6)]
     ours = LeaderUnderTest(nursery, FakeReplica(holed, commit_log_count=2), epochs=(1, 1))
@@ -734,25 +730,59 @@ async def test_newleader_must_be_acked(nursery: trio.Nursery) -> None:
 # --- Learners come and go.
 
 
-async def test_a_follower_that_connects_twice_is_the_new_one(nursery: trio.Nursery) -> None:
-    """The old connection is one it has given up, whether we knew or not; its acks count no more."""
+async def test_an_impostor_throws_no_follower_out(nursery: trio.Nursery) -> None:
+    """Nor do its acks count less, while the impostor is there or once it has left."""
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    first = await ours.followed_by(1)
+    impostor = await ours.joined_by(1, accepted=1, current=-1, zxid=E1)
+    assert show(impostor.heard()) == ["DIFF 1/0", "NEWLEADER 1/0"]
+    assert not first.is_closed()
+    await ours.propose(b"body")
+    await first.say(packet(ACK, E1 + 1))
+    assert show(first.heard()) == ["PING 1/0", "PROPOSAL 1/1", "COMMIT 1/1"]
+    ours.replica.disk_is_busy = True
+    await ours.propose(b"body")
+    await first.say(packet(ACK, E1 + 2))
+    await impostor.hang_up()
+    await ours.sync_disk()
+    assert show(first.heard()) == ["PROPOSAL 1/2", "COMMIT 1/2"]
+    assert [each.server_id for each in ours.leader.learners] == [1]
+
+
+async def test_a_follower_that_connects_again_is_asked_for_nothing_back_that_counts(
+    nursery: trio.Nursery,
+) -> None:
+    """It has acked a proposal on a connection it has given up, which we do not know. If it had to cut that
+    off now, its ack would be no longer true."""
+    ours = LeaderUnderTest(nursery, ensemble=ensemble_of(5))
+    await ours.leads()
+    first, third = (await ours.followed_by_all(1, 3)).values()
+    await ours.propose(b"body")
+    await third.say(packet(ACK, E1 + 1))
+    third.heard()
+    again = await ours.joined_by(3, accepted=1, current=-1, zxid=E1 + 1)
+    assert (show(third.heard()), again.heard()) == (["PING 1/1"], b"")
+    await first.say(packet(ACK, E1 + 1))
+    assert show(again.heard()) == ["DIFF 1/1", "NEWLEADER 1/0"]
+    assert not third.is_closed()
+
+
+async def test_a_follower_that_connects_again_once_it_is_known_to_have_left(nursery: trio.Nursery) -> None:
+    """What it acked on its former connection counts no more."""
     ours = LeaderUnderTest(nursery, ensemble=ensemble_of(5))
     await ours.leads()
     first, third = (await ours.followed_by_all(1, 3)).values()
     await ours.propose(b"body")
     await third.say(packet(ACK, E1 + 1))
     again = await ours.joined_by(3, accepted=1, current=-1, zxid=E1 + 1)
-    assert third.is_closed()
+    await third.hang_up()
     assert show(again.heard()) == ["TRUNC 1/0", "PROPOSAL 1/1", "NEWLEADER 1/0"]
     await first.say(packet(ACK, E1 + 1))
     assert show(first.heard()) == ["PROPOSAL 1/1"]
     await again.say(packet(ACK, E1))
     await again.say(packet(ACK, E1), packet(ACK, E1 + 1))
     assert show(again.heard()) == ["UPTODATE -1", "COMMIT 1/1"]
-    third_time = await ours.joined_by(3, accepted=1, current=-1, zxid=E1 + 1)
-    assert again.is_closed()
-    assert show(third_time.heard()) == ["DIFF 1/1", "NEWLEADER 1/0"]
-    assert list(ours.leader.learners) == [1, 3]
 
 
 async def test_a_follower_that_connects_twice_before_it_is_synchronised(nursery: trio.Nursery) -> None:
@@ -760,9 +790,18 @@ async def test_a_follower_that_connects_twice_before_it_is_synchronised(nursery:
     await ours.leads()
     early = await ours.joined_by(1)
     again = await ours.joined_by(1, accepted=1, current=-1)
-    assert early.is_closed()
     await again.say(packet(ACK, E1))
     assert ours.established == [1]
+    assert not early.is_closed()
+
+
+async def test_only_so_many_connections_may_say_they_are_the_same_server(nursery: trio.Nursery) -> None:
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    first = await ours.followed_by(1)
+    impostors = [await ours.joined_by(1, accepted=1, current=-1, zxid=E1) for _ in range(CONNECTIONS_MAX)]
+    assert [each.is_closed() for each in impostors] == [False] * (CONNECTIONS_MAX - 1) + [True]
+    assert not first.is_closed()
 
 
 async def test_a_follower_too_slow_to_ack(nursery: trio.Nursery, mock_clock: MockClock) -> None:
@@ -834,7 +873,7 @@ async def test_a_learner_that_takes_nothing_is_let_go(
     ours = LeaderUnderTest(nursery)
     await ours.leads()
     first, third = await ours.followed_by(1), await ours.followed_by(3)
-    ours.leader.learners[3].is_sending = False  # its queue is not taken
+    ours.leader.learners[-1].is_sending = False  # its queue is not taken
     for n in range(1, 20):
         await ours.propose(b"body")
         await first.say(packet(ACK, E1 + n))
@@ -878,6 +917,16 @@ async def test_a_learner_may_forward_as_long_as_it_is_committed(
     assert ours.replica.last_zxid == E1 + 200
 
 
+async def test_nothing_is_kept_of_those_that_only_said_an_id(nursery: trio.Nursery) -> None:
+    """There are very many ids."""
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    await ours.followed_by(1)
+    for server_id in range(10, 30):
+        await (await ours.joined_by(server_id)).hang_up()
+    assert len(ours.leader._backlogs) <= 2
+
+
 async def test_who_says_nothing_at_all_is_let_go(nursery: trio.Nursery, mock_clock: MockClock) -> None:
     ours = LeaderUnderTest(nursery)
     await ours.leads()
@@ -891,7 +940,7 @@ async def test_only_so_many_may_connect_without_a_word(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each costs open files, which the log needs. Who has waited longest goes; learners get through."""
-    monkeypatch.setattr("quorum.learner_links.STRANGERS_MAX", 3)
+    monkeypatch.setattr("quorum.admission.SILENT_MAX", 3)
     ours = LeaderUnderTest(nursery)
     await ours.leads()
     first = await ours.followed_by(1)
@@ -906,15 +955,75 @@ async def test_only_so_many_may_connect_without_a_word(
 # --- The end of the term.
 
 
-async def test_nobody_follows(nursery: trio.Nursery, mock_clock: MockClock) -> None:
-    """T59: initLimit, then there is another election."""
+@pytest.mark.parametrize(("tries_before", "after_s"), [(0, 2.6), (2, 8.6), (9, INIT_LIMIT_S)])
+async def test_nobody_follows(
+    nursery: trio.Nursery, mock_clock: MockClock, tries_before: int, after_s: float
+) -> None:
+    """T59: there is another election. Soon, for who elected us dials at once; where all are slow, after twice
+    as long each time, up to initLimit."""
+    ours = LeaderUnderTest(nursery, tries_before=tries_before)
+    await ours.leads()
+    await pass_time(mock_clock, after_s - 0.5, step_s=0.1)
+    assert ours.ended is None
+    await pass_time(mock_clock, 0.6, step_s=0.1)
+    assert "follow" in str(ours.ended)
+    assert ours.network.listeners == {}
+
+
+async def test_a_quorum_that_has_become_impossible_is_not_waited_for(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """Both others have promised the epoch on connections that broke: neither may be counted for it again. A
+    moment is left to them, since a stranger may have said so in their names."""
     ours = LeaderUnderTest(nursery)
     await ours.leads()
-    await pass_time(mock_clock, INIT_LIMIT_S - 0.5)
+    broken = await ours.dialled()
+    await broken.say(packet(FOLLOWERINFO, 0, learner_info(1, 0)))
+    assert show(broken.heard()) == ["LEADERINFO 1/0"]
+    await broken.hang_up()
+    for server_id in (1, 3):
+        await ours.joined_by(server_id, accepted=1, current=-1)
+    await pass_time(mock_clock, HOPELESS_S, step_s=0.1)
     assert ours.ended is None
-    await pass_time(mock_clock, 0.5)
-    assert "no quorum" in str(ours.ended)
-    assert ours.network.listeners == {}
+    await pass_time(mock_clock, 0.2, step_s=0.1)
+    assert ours.ended == "of the voters only [2] may follow yet"
+
+
+async def test_one_of_five_is_down_and_two_cannot_be_counted(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """It might come, so it is waited for; not as long as initLimit."""
+    ours = LeaderUnderTest(nursery, ensemble=ensemble_of(5))
+    await ours.leads()
+    hellos = {server_id: await ours.dialled() for server_id in (1, 3, 4)}
+    for server_id, learner in hellos.items():
+        await learner.say(packet(FOLLOWERINFO, 0, learner_info(server_id, 0)))
+    await hellos[1].say(packet(ACKEPOCH, 0, int_data(0)))
+    for server_id in (3, 4):
+        await hellos[server_id].hang_up()
+        await ours.joined_by(server_id, accepted=1, current=-1)
+    await pass_time(mock_clock, ABSENT_PATIENCE_S, step_s=0.1)
+    assert ours.ended is None
+    await pass_time(mock_clock, 0.8, step_s=0.1)
+    assert ours.ended == "of the voters only [1, 2] may follow yet"
+
+
+async def test_what_a_stranger_says_in_a_members_name_does_not_end_it(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """That it is ahead of us, or has promised the epoch before. The member comes a little later."""
+    ours = LeaderUnderTest(nursery, FakeReplica(txns(E1 + 1, E1 + 3)), epochs=(1, 1))
+    await ours.leads()
+    await ours.dialled()
+    first = await ours.dialled()
+    await first.say(packet(FOLLOWERINFO, E1, learner_info(1, 0)))
+    for server_id, current in ((1, 1), (3, 1), (3, -1)):
+        await ours.joined_by(server_id, accepted=1, current=current, zxid=E1 + 77)
+    await pass_time(mock_clock, 5, step_s=0.1)
+    assert ours.ended is None
+    await first.say(packet(ACKEPOCH, E1 + 3, int_data(1)))
+    await first.say(packet(ACK, E2))
+    assert ours.established == [2]
 
 
 async def test_a_quorum_that_is_lost_ends_it(nursery: trio.Nursery, mock_clock: MockClock) -> None:
@@ -1011,3 +1120,137 @@ async def test_a_member_that_promised_a_later_epoch_ends_it_before_it_has_begun(
     assert "server 3 has accepted epoch 2" in str(ours.ended)
     assert first.is_closed()
     assert ours.established == []
+
+
+# --- Whoever says it has promised a later epoch, and has not.
+
+
+async def test_no_packet_deposes_a_leader_in_the_name_of_a_member_that_follows(nursery: trio.Nursery) -> None:
+    """One FOLLOWERINFO was enough. The member itself is there, and has promised nothing."""
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    first, third = await ours.followed_by(1), await ours.followed_by(3)
+    for server_id in (1, 3):
+        liar = await ours.dialled()
+        await liar.say(packet(FOLLOWERINFO, E3, learner_info(server_id, 0)))
+        assert show(liar.heard()) == ["LEADERINFO 1/0"]
+    await ours.propose(b"body")
+    assert show(first.heard())[-1] == show(third.heard())[-1] == "PROPOSAL 1/1"
+    assert ours.ended is None
+
+
+async def test_a_later_epoch_is_believed_of_a_member_at_its_own_address(nursery: trio.Nursery) -> None:
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    await ours.followed_by(1)
+    ours.network.caller = "elsewhere"
+    await ours.joined_by(3, accepted=2)
+    assert ours.ended is None
+    ours.network.caller = "127.0.0.1"
+    await ours.joined_by(3, accepted=2)
+    assert "server 3 has accepted epoch 2" in str(ours.ended)
+
+
+async def test_a_later_epoch_is_not_believed_again_soon(nursery: trio.Nursery, mock_clock: MockClock) -> None:
+    """Whoever speaks for a member that is down, from its address, does not depose leader after leader."""
+    _, keeper = epochs_at()
+    for epoch in (1, 4):
+        ours = LeaderUnderTest(nursery, keeper=keeper)
+        await ours.leads()
+        await ours.followed_by(1, epoch=epoch)
+        assert ours.established == [epoch]
+        await ours.joined_by(3, accepted=epoch + 2)
+    assert ours.ended is None
+    mock_clock.jump(CLAIMS_APART_S)
+    await ours.joined_by(3, accepted=epoch + 2)
+    assert "server 3 has accepted epoch 6" in str(ours.ended)
+
+
+@pytest.mark.parametrize("is_serving", [False, True])
+async def test_no_packet_uses_up_the_epochs(nursery: trio.Nursery, is_serving: bool) -> None:
+    """All members would store the last one there is, and nobody could lead them again."""
+    ours = LeaderUnderTest(nursery, epochs=(5, 5))
+    await ours.leads()
+    if is_serving:
+        await ours.followed_by(1, epoch=6, accepted=5, current=5)
+    for accepted in (0x7FFF_FFFE, 0x7FFF_FFFF, 6 + EPOCH_STEP_MAX + 1):
+        liar = await ours.joined_by(3, accepted=accepted)
+        assert liar.is_closed()
+    assert ours.ended is None
+    await ours.followed_by(1, epoch=6, accepted=5, current=5)
+    assert ours.established == [6]
+    assert ours.stored_epochs == (6, 6)
+
+
+# --- Who says that it observes.
+
+
+async def test_an_observer_with_the_id_of_a_voter_counts_for_no_quorum(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """It does not log what it acknowledges. Neither the epoch nor the history is agreed on with it."""
+    leader = LeaderUnderTest(nursery)
+    await leader.leads()
+    liar = await leader.joined_by(1, is_observer=True)
+    assert liar.heard() == b""
+    assert leader.stored_epochs == (0, 0)
+    await leader.joined_by(3)
+    await liar.say(packet(ACKEPOCH, 0, int_data(0)))
+    await liar.say(packet(ACK, 1 << 32))
+    assert leader.established == []
+
+
+async def test_an_observer_does_not_keep_a_leader_in_office(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    leader = LeaderUnderTest(nursery)
+    await leader.leads()
+    follower = await leader.followed_by(1)
+    await leader.followed_by(3, is_observer=True, accepted=1)
+    await follower.hang_up()
+    for _ in range(4):
+        await pass_time(mock_clock, leader.settings.tick_s)
+    assert "which is no quorum" in str(leader.ended)
+
+
+# --- Two voters and an oracle.
+
+
+async def test_with_an_oracle_a_leader_still_waits_for_a_follower_that_is_there(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """What it committed alone the other could undo, if that one were chosen next. Once a tick has shown that
+    it is gone, the oracle decides."""
+    leader = LeaderUnderTest(nursery, ensemble=ensemble_of(2), ask_oracle=lambda: True)
+    await leader.leads()
+    assert leader.established == [1]
+    await leader.propose(b"alone")
+    assert leader.replica.history == [E1 + 1]
+    follower = await leader.followed_by(1, accepted=1)
+    await leader.propose(b"together")
+    assert leader.replica.history == [E1 + 1]
+    await follower.say(packet(ACK, E1 + 2))
+    assert leader.replica.history == [E1 + 1, E1 + 2]
+    await leader.propose(b"not acked")
+    await follower.hang_up()
+    assert leader.replica.history == [E1 + 1, E1 + 2]
+    await pass_time(mock_clock, leader.settings.tick_s)
+    assert leader.replica.history == [E1 + 1, E1 + 2, E1 + 3]
+    assert leader.ended is None
+
+
+async def test_a_follower_is_counted_in_one_term_of_office_alone(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """A leader that is not chosen steps down without its follower, and asks the oracle next time."""
+    chosen = [False]
+    leader = LeaderUnderTest(nursery, ensemble=ensemble_of(2), ask_oracle=lambda: chosen[0])
+    await leader.leads()
+    follower = await leader.followed_by(1)
+    assert leader.established == [1]
+    await follower.hang_up()
+    for _ in range(2):
+        await pass_time(mock_clock, leader.settings.tick_s)
+    assert "which is no quorum" in str(leader.ended)
+    chosen[0] = True
+    assert leader.membership.verifier().contains_quorum({2})

@@ -9,6 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from persistence.log_format import zxid_of
 from quorum.packets import (
     ACK,
+    ACKEPOCH,
     COMMIT,
     DIFF,
     FOLLOWERINFO,
@@ -333,6 +334,96 @@ async def test_a_history_with_a_hole_is_not_taken_over(nursery: trio.Nursery, sa
     history = learner.replica.history
     assert history == list(range(E1 + 1, E1 + 1 + len(history)))
     assert learner.stored_epochs == (3, 1)
+
+
+@pytest.mark.parametrize("mode", [DIFF, TRUNC])
+async def test_who_is_counted_for_the_epoch_says_how_far_its_history_goes(
+    nursery: trio.Nursery, mode: int
+) -> None:
+    """Also if it needs a snapshot: with zxid 0 it would help a leader into office that has less. It asks on
+    the next connection, on which it is not counted."""
+    learner = LearnerUnderTest(nursery, FakeReplica(txns(E1 + 1, E1 + 3)), epochs=(1, 1), needs_snapshot=True)
+    leader = await learner.dials()
+    await leader.say(packet(LEADERINFO, E2, int_data(0x10000)))
+    assert show(leader.heard())[-1] == "ACKEPOCH 1/3"
+    await leader.say(packet(mode, E1 + 2), new_leader(2))
+    assert leader.is_closed()
+    assert learner.replica.history == [E1 + 1, E1 + 2, E1 + 3]
+    again = LearnerUnderTest(nursery, learner.replica, epochs=(2, 1), needs_snapshot=True)
+    leader = await again.dials()
+    await leader.say(packet(LEADERINFO, E2, int_data(0x10000)))
+    assert leader.heard()[-24:] == packet(ACKEPOCH, 0, int_data(-1))
+
+
+@pytest.mark.parametrize("is_serving", [True, False])
+async def test_a_wrong_digest_makes_a_learner_ask_for_a_snapshot(
+    nursery: trio.Nursery, is_serving: bool
+) -> None:
+    """It stops serving at once, or does not begin."""
+    learner = LearnerUnderTest(nursery)
+    leader = await learner.follows()
+    learner.replica.wrong_digests = {E1 + 2}
+    if is_serving:
+        await in_step(leader)
+        await leader.say(committed(E1 + 1, E1 + 2))
+    else:
+        await leader.say(packet(DIFF, E1 + 2), committed(E1 + 1, E1 + 2), new_leader())
+        assert leader.heard() == b""
+    assert leader.is_closed()
+    assert "a digest shows" in str(learner.ended)
+    assert learner.learning.needs_snapshot
+
+
+async def test_a_leader_whose_snapshot_did_not_help_is_not_asked_again(nursery: trio.Nursery) -> None:
+    """A leader with wrong digests must not take all of its learners down, in this epoch and in later ones."""
+    learner = LearnerUnderTest(nursery)
+    replica, doubts = learner.replica, learner.doubts
+    replica.wrong_digests = {E1 + 1, E1 + 2, E2 + 1}
+    leader = await learner.follows()
+    await in_step(leader)
+    await leader.say(committed(E1 + 1))
+    again = LearnerUnderTest(nursery, replica, epochs=(1, 1), needs_snapshot=True, doubts=doubts)
+    leader = await again.follows()
+    await leader.say(packet(SNAP, E1 + 1), stream_of([txn(E1 + 1)]), new_leader())
+    await leader.say(UP_TO_DATE, committed(E1 + 2))
+    assert again.ended is None
+    await leader.hang_up()
+    later = LearnerUnderTest(nursery, replica, epochs=(1, 1), doubts=doubts)
+    leader = await later.follows(2)
+    await in_step(leader, 2)
+    await leader.say(committed(E2 + 1))
+    assert later.ended is None
+    assert replica.digest_mismatches == 3
+
+
+async def test_a_leader_is_not_judged_before_its_snapshot_is_there(nursery: trio.Nursery) -> None:
+    """More digests are missed on the way to it: by what we had logged, and by what follows the stream."""
+    learner = LearnerUnderTest(nursery)
+    replica, doubts = learner.replica, learner.doubts
+    replica.wrong_digests = {E1 + 1, E1 + 2, E2 + 1}
+    leader = await learner.follows()
+    await in_step(leader)
+    await leader.say(committed(E1 + 1))
+    replica.digest_mismatches += 1
+    again = LearnerUnderTest(nursery, replica, epochs=(1, 1), needs_snapshot=True, doubts=doubts)
+    leader = await again.follows()
+    await leader.say(packet(SNAP, E1 + 1), stream_of([txn(E1 + 1)]), committed(E1 + 2), new_leader())
+    await leader.say(UP_TO_DATE)
+    await leader.hang_up()
+    later = LearnerUnderTest(nursery, replica, epochs=(1, 1), doubts=doubts)
+    leader = await later.follows(2)
+    await in_step(leader, 2)
+    await leader.say(committed(E2 + 1))
+    assert later.learning.needs_snapshot
+
+
+async def test_a_tree_that_was_wrong_at_the_start_is_replaced(nursery: trio.Nursery) -> None:
+    replica = FakeReplica(txns(E1 + 1, E1 + 3))
+    replica.digest_mismatches = 7
+    learner = LearnerUnderTest(nursery, replica, epochs=(2, 1))
+    leader = await learner.dials()
+    await leader.say(packet(LEADERINFO, E2, int_data(0x10000)))
+    assert show(leader.heard())[-1] == "ACKEPOCH 0/0"
 
 
 async def test_a_snapshot_is_asked_for_only_until_it_came(nursery: trio.Nursery) -> None:

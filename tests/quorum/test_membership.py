@@ -4,13 +4,16 @@ import errno
 import io
 from pathlib import Path
 from random import Random
+from stat import S_IMODE
 
 import attrs
 import javaproperties
 import pytest
 
-from persistence.disk import read_chunks
+from persistence.disk import RealDisk, read_chunks
+from persistence.errors import DataDirError
 from quorum.config_files import ConfigFiles, without_members
+from quorum.errors import MembersNotSaved
 from quorum.membership import Membership
 from quorum.server_lines import ClientAddress, Ensemble, Role, read_ensemble
 from tests.persistence.memory_disk import Killed, MemoryDisk
@@ -102,7 +105,8 @@ def test_what_is_proposed_is_found_again_after_a_restart(disk: MemoryDisk) -> No
     again = Membership(1, at_start(), last_seen=found, reconfig_enabled=True)
     assert again.last_seen.version == SECOND
     disk.put(F.with_name("zoo.cfg.dynamic.next"), b"server.1=nonsense")
-    assert ConfigFiles(disk, F).load_next() is None
+    with pytest.raises(DataDirError, match=r"zoo\.cfg\.dynamic\.next: the members proposed last"):
+        ConfigFiles(disk, F).load_next()
 
 
 def test_what_was_never_agreed_on_gives_way_to_what_a_leader_says(disk: MemoryDisk) -> None:
@@ -152,15 +156,45 @@ def test_the_operators_file_is_backed_up(disk: MemoryDisk) -> None:
     assert disk.get(F.with_name("zoo.cfg.bak")) == STATIC
 
 
-def test_a_disk_that_cannot_be_written_stops_nobody(disk: MemoryDisk) -> None:
-    """Only the next start will know less; the members in memory are what was agreed on."""
-    disk.faults["create"] = OSError(errno.EROFS, "read-only file system")
+def read_only(disk: MemoryDisk) -> None:
+    for operation in ("create", "is_writable"):
+        disk.faults[operation] = OSError(errno.EROFS, "read-only file system")
+
+
+def test_a_configuration_that_cannot_be_written_stops_nobody_while_members_stay(disk: MemoryDisk) -> None:
+    """An operator may have good reasons for it."""
+    read_only(disk)
     membership = membership_on(disk)
     ConfigFiles(disk, F).back_up()
+    membership.give_first_version(FIRST)
+    membership.activate(membership.last_seen)
+    assert membership.committed.version == FIRST
+    assert files(disk) == {"zoo.cfg": STATIC.decode()}
+
+
+def test_new_members_that_cannot_be_saved_are_not_seen(disk: MemoryDisk) -> None:
+    """After a crash this server would count quorums as if it had never heard of them; so it must not let
+    anybody rely on it."""
+    membership = membership_on(disk)
+    read_only(disk)
+    with pytest.raises(MembersNotSaved, match="make room there, or let the server write"):
+        membership.see(with_fourth())
+    with pytest.raises(MembersNotSaved):
+        membership.check_savable()
+    assert membership.last_seen == at_start()
+    disk.faults.clear()
+    membership.check_savable()
     membership.see(with_fourth())
+    assert membership.last_seen.version == SECOND
+
+
+def test_members_that_could_not_be_put_in_force_on_disk_stay_proposed_there(disk: MemoryDisk) -> None:
+    membership = membership_on(disk)
+    membership.see(with_fourth())
+    read_only(disk)
     membership.activate(with_fourth())
     assert membership.committed.version == SECOND
-    assert files(disk) == {"zoo.cfg": STATIC.decode()}
+    assert ConfigFiles(disk, F).load_next() == with_fourth()
 
 
 def test_a_file_that_was_spoilt_since_the_start_stops_nobody(disk: MemoryDisk) -> None:
@@ -217,3 +251,17 @@ def _assert_leads_to_members(disk: MemoryDisk) -> None:
 def test_comments_and_continued_lines_stay_as_they_were() -> None:
     content = b"# one\n! two\na=b\\\n  c\nserver.1 = x\\\n  y\n\ngroup.1:1\nweight.1 1\nk=v\r\n"
     assert without_members(content, ("k",)) == b"# one\n! two\na=b\\\n  c\n\n"
+
+
+def test_what_only_its_owner_may_read_stays_so(tmp_path: Path) -> None:
+    """zoo.cfg may hold the digest of the super user."""
+    file = tmp_path / "zoo.cfg"
+    file.write_bytes(b"dataDir=/data\nserver.1=a:1:2\n")
+    file.chmod(0o600)
+    ensemble = read_ensemble(LISTED, version=SECOND)
+    config_files = ConfigFiles(RealDisk(), file)
+    config_files.back_up()
+    config_files.save_next(ensemble)
+    config_files.save_active(ensemble, lists_client_address=False)
+    assert len(list(tmp_path.iterdir())) == 4
+    assert {S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()} == {0o600}

@@ -1,12 +1,19 @@
 """How servers reach each other."""
 
-from socket import SO_KEEPALIVE, SOL_SOCKET
+from socket import IPPROTO_TCP, SO_KEEPALIVE, SOL_SOCKET, TCP_USER_TIMEOUT
 
 import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair
 
-from quorum.network import NEXT_ADDRESS_AFTER_S, RealNetwork, address_of, dial_any
+from quorum.network import (
+    NEXT_ADDRESS_AFTER_S,
+    RealNetwork,
+    address_of,
+    dial_any,
+    first_answered,
+    give_up_after,
+)
 from tests.quorum.memory_network import MemoryNetwork
 
 NEAR, FAR = ("near", 2888), ("far", 2888)
@@ -35,6 +42,78 @@ async def test_both_ends_are_kept_alive_where_that_is_wanted(is_wanted: bool) ->
             assert isinstance(stream, trio.SocketStream)
             assert bool(stream.socket.getsockopt(SOL_SOCKET, SO_KEEPALIVE)) is is_wanted
         assert address_of(dialled) == f"127.0.0.1:{port}"
+
+
+async def test_where_the_other_end_of_a_connection_is() -> None:
+    """By name or number, and also where a listener for IPv6 shows an address of IPv4."""
+    network = RealNetwork()
+    [listener] = await network.listen("127.0.0.1", 0)
+    assert isinstance(listener, trio.SocketListener)
+    dialled = await network.dial("127.0.0.1", listener.socket.getsockname()[1])
+    accepted = await listener.accept()
+    async with listener, dialled, accepted:
+        for hosts in (["localhost"], ["192.0.2.1", "127.0.0.1"], ["::ffff:127.0.0.1"]):
+            assert await network.is_at(accepted, hosts)
+        for hosts in ([], ["192.0.2.1"], ["zoo..example"]):
+            assert not await network.is_at(accepted, hosts)
+    assert not await network.is_at(accepted, ["127.0.0.1"])
+    assert not await network.is_at(memory_stream_pair()[0], ["127.0.0.1"])
+
+
+async def test_an_attempt_that_gets_no_answer_is_followed_by_others_beside_it(
+    autojump_clock: MockClock,
+) -> None:
+    """The network works again after 20.5 s: the next attempt is answered half a second later."""
+    begun: list[float] = []
+
+    async def attempt() -> trio.abc.Stream:
+        begun.append(trio.current_time())
+        if begun[-1] < 20.5:
+            await trio.sleep_forever()
+        return memory_stream_pair()[0]
+
+    started_at = trio.current_time()
+    assert await first_answered(attempt)
+    assert trio.current_time() - started_at == 21
+    assert len(begun) == 22
+
+
+async def test_an_attempt_may_be_answered_late(autojump_clock: MockClock) -> None:
+    """Those beside it are given up, and one that is answered at the same moment is closed."""
+    streams = [memory_stream_pair() for _ in range(4)]
+    answers = iter(streams)
+
+    async def attempt() -> trio.abc.Stream:
+        await trio.sleep_until(3.5)
+        return next(answers)[0]
+
+    assert await first_answered(attempt) is streams[0][0]
+    for _, other_end in streams[1:]:
+        with trio.move_on_after(1):
+            assert await other_end.receive_some(1) == b""
+
+
+async def test_an_attempt_that_fails_ends_all(autojump_clock: MockClock) -> None:
+    async def attempt() -> trio.abc.Stream:
+        await trio.sleep(0.5)
+        raise ConnectionRefusedError(111, "refused")
+
+    with pytest.raises(ConnectionRefusedError):
+        await first_answered(attempt)
+
+
+async def test_a_connection_whose_other_end_confirms_nothing_is_given_up() -> None:
+    """By the system, which alone knows."""
+    network = RealNetwork()
+    [listener] = await network.listen("127.0.0.1", 0)
+    assert isinstance(listener, trio.SocketListener)
+    dialled = await network.dial("127.0.0.1", listener.socket.getsockname()[1])
+    async with listener, dialled:
+        give_up_after(dialled, 3)
+        assert isinstance(dialled, trio.SocketStream)
+        assert dialled.getsockopt(IPPROTO_TCP, TCP_USER_TIMEOUT) == 3000
+    give_up_after(dialled, 3)
+    give_up_after(memory_stream_pair()[0], 3)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from quorum.admission import CONNECTIONS_MAX
 from quorum.learner import Learning
 from quorum.observer_master import ObserverMaster, Relay, masters_to_try
 from quorum.packets import (
@@ -339,15 +340,17 @@ async def test_a_port_that_is_taken_costs_no_more_than_observers(
     assert await master.observed_by()
 
 
-async def test_an_observer_with_a_new_connection_has_given_up_the_old_one(nursery: trio.Nursery) -> None:
-    """It is served once."""
+async def test_an_impostor_throws_no_observer_out(nursery: trio.Nursery) -> None:
+    """Nor do very many of them have room here."""
     master = MasterUnderTest(nursery)
     await master.serves()
-    old = await master.observed_by()
-    new = await master.observed_by()
-    assert (old.is_closed(), new.is_closed()) == (True, False)
+    observer = await master.observed_by()
+    for _ in range(CONNECTIONS_MAX - 1):
+        await master.observed_by()
+    assert (await master.joined_by(4, master.replica.last_zxid)).is_closed()
+    assert not observer.is_closed()
     assert master.master is not None
-    assert master.master.synced_count == 1
+    assert master.master.synced_count == CONNECTIONS_MAX
 
 
 async def test_a_configuration_put_in_force_is_passed_on(nursery: trio.Nursery) -> None:

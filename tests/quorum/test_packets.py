@@ -30,6 +30,7 @@ from quorum.packets import (
     TRUNC,
     UPTODATE,
     AuthIds,
+    IdsScan,
     Packet,
     int_data,
     learner_info,
@@ -303,3 +304,31 @@ def test_every_type_has_its_number() -> None:
     """The constants are those of the enum, which is the protocol's table."""
     for type_ in PacketType:
         assert getattr(packets, type_.name) == type_
+
+
+def test_a_long_list_of_ids_is_read_once_however_slowly_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes at a time behind 80 KB of it were a whole scan each, and a second of the leader's time."""
+    ids = tuple(("digest", f"user{n}") for n in range(5_000))
+    written = request_packet(1, 2, 3, b"body", ids)
+    reads = CountedReads()
+    monkeypatch.setattr("quorum.packets._INT", reads)
+    scan = IdsScan()
+    for end in range(0, len(written), 7):
+        assert read_packets(written[:end], LIMIT, scan) == ([], 0)
+    [(_, _, _, read)], used = read_packets(written + written[:50], LIMIT, scan)
+    assert (read, used) == (ids, len(written))
+    assert reads.count < len(written)
+    assert (scan.fields > 0, read_packets(written, LIMIT, IdsScan())[1]) == (True, len(written))
+
+
+class CountedReads:
+    """In place of the Struct of a number."""
+
+    size = 4
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def unpack_from(self, buffer: bytes, at: int) -> tuple[int]:
+        self.count += 1
+        return (int.from_bytes(buffer[at : at + 4], signed=True),)

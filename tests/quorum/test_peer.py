@@ -5,6 +5,7 @@ from random import Random
 import attrs
 import pytest
 import trio
+from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from jute.quorum_records import ServerState
@@ -64,6 +65,9 @@ class ScriptedElector:
     def elects(self, leader: int, state: ServerState = ServerState.FOLLOWING) -> None:
         self.state = state
         self._outcomes.send_nowait(leader)
+
+    def reach(self) -> tuple[list[int], dict[int, str]]:
+        return [2], {3: "connection refused"}
 
     def update_vote_epoch(self, epoch: int) -> None:
         self.epochs.append(epoch)
@@ -227,3 +231,22 @@ async def test_reads_are_served_while_there_is_no_leader(
     await strict.starts()
     await pass_time(mock_clock, 10)
     assert not strict.replica.is_read_only()
+
+
+async def test_while_nobody_is_served_that_is_said_every_10_s(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """With whom there is a connection, and with whom there is none."""
+    peer = PeerUnderTest(nursery)
+    await peer.starts()
+    with capture_logs() as logs:
+        await pass_time(mock_clock, 30)
+        said = [each for each in logs if each["event"] == "no_quorum"]
+        assert [each["for_s"] for each in said] == [10, 20, 30]
+        assert said[0]["reachable"] == [2]
+        assert said[0]["unreachable"] == {3: "connection refused"}
+        leader = await peer.follows(2)
+        await leader.say(packet(DIFF, 0), new_leader(2), packet(UPTODATE, -1))
+        logs.clear()
+        await pass_time(mock_clock, 9)
+        assert "no_quorum" not in [each["event"] for each in logs]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorum.quorum_verifiers import Hierarchical, Majority, WithOracle, verifier_of
+from quorum.quorum_verifiers import Hierarchical, Majority, verifier_of
 from quorum.server_lines import Ensemble, read_ensemble
 
 HALF = Fraction(1, 2)
@@ -91,15 +91,6 @@ def test_of_two_voters_the_one_the_oracle_chose_goes_on_alone(is_chosen: bool) -
     assert verifier.contains_quorum({1}) is is_chosen
     assert verifier.contains_quorum({1, 2})
     assert verifier.yields_to_a_leader() is not is_chosen
-
-
-def test_a_leader_with_a_follower_does_not_ask_the_oracle() -> None:
-    verifier = verifier_of(ensemble_of(2), lambda: True)
-    assert isinstance(verifier, WithOracle)
-    assert not verifier.followers_ready(1)
-    assert not verifier.contains_quorum({1})
-    assert verifier.followers_ready(0)
-    assert verifier.contains_quorum({1})
 
 
 def test_three_voters_need_no_oracle() -> None:

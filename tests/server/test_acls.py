@@ -37,8 +37,8 @@ def test_networks_match_as_the_library_says(address: str, network: str, bits: in
     ours, theirs = ipaddress.ip_address(address), ipaddress.ip_address(network)
     scheme = IpScheme()
     name = f"{network}/{bits}"
-    if "." in network and ":" in network:
-        return  # the original has no dots in IPv6
+    if any("." in text and ":" in text for text in (address, network)):
+        return  # the original has no dots in IPv6; Python 3.13 writes them for ::ffff:0:0/96
     assert scheme.is_valid(network)
     assert scheme.matches(network, network)
     assert scheme.matches(address, network) == (ours == theirs)

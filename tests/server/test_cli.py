@@ -1,7 +1,10 @@
 """The `triokeeper` command: what it prints, where, and its exit codes."""
 
+import errno
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,11 +15,13 @@ import structlog
 from click.testing import CliRunner, Result
 
 from server import VERSION, run
+from server.build_kind import build_kind
 from server.cli import main
-from server.config import LoadedConfig
+from server.config import LoadedConfig, ServerConfig
 from tests.server.zoo_cfg_files import write_zoo_cfg
 
 ROOT = Path(__file__).parents[2]
+SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 THREE_SERVERS = (
     "dataDir=DIR/data\ninitLimit=10\nsyncLimit=5\n"
     "server.1=a:2888:3888;2181\nserver.2=b:2888:3888;2181\nserver.3=c:2888:3888;2181\n"
@@ -28,7 +33,10 @@ def own_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Neither this machine's settings count, nor does a test leave its logging behind."""
     for variable in ("JVMFLAGS", "SERVER_JVMFLAGS", "TRIOKEEPER_LOG", "TRIOKEEPER_LOG_LEVEL"):
         monkeypatch.delenv(variable, raising=False)
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
     yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
     structlog.reset_defaults()
 
 
@@ -52,7 +60,7 @@ def triokeeper(*arguments: str | Path) -> Result:
 def test_version() -> None:
     result = triokeeper("--version")
 
-    assert (result.exit_code, result.stdout) == (0, f"triokeeper {VERSION}\n")
+    assert (result.exit_code, result.stdout) == (0, f"triokeeper {VERSION} ({build_kind()})\n")
 
 
 @pytest.mark.parametrize(
@@ -212,3 +220,80 @@ def test_starting_imports_nothing_that_only_tools_need() -> None:
 
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert loaded & {"rich", "construct", "hypothesis", "kazoo", "javaproperties", "docker"} == set()
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"), [(errno.ENOSPC, "make room"), (errno.EIO, "mend it"), (errno.EMFILE, "ulimit -n")]
+)
+def test_what_ended_the_server_is_named_with_its_own_remedy(
+    number: int, remedy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A disk that is neither full nor broken is not blamed."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise ExceptionGroup("of tasks", [OSError(number, os.strerror(number))])
+
+    monkeypatch.setattr("trio.run", fail)
+
+    assert run.serve_until_signalled(LoadedConfig(config=ServerConfig(data_dir=Path("data")))) == 1
+    told = capsys.readouterr().err
+    assert remedy in told
+    assert ("disk" in told) is (number != errno.EMFILE)
+
+
+def test_ctrl_c_in_the_first_moments_leaves_no_traceback(tmp_path: Path, started: list[LoadedConfig]) -> None:
+    """Until the server listens to signals itself, Python would show where it was."""
+    triokeeper("start", write_zoo_cfg(tmp_path, "dataDir=DIR/data\nclientPort=2181"))
+    assert len(started) == 1
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+
+
+def test_a_log_format_that_is_not_known_is_named(
+    tmp_path: Path, started: list[LoadedConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIOKEEPER_LOG", "xml")
+    monkeypatch.setenv("TRIOKEEPER_LOG_LEVEL", "loud")
+    told = triokeeper("start", write_zoo_cfg(tmp_path, "dataDir=DIR/data\nclientPort=2181")).stdout
+    assert "TRIOKEEPER_LOG=xml has no effect: known are console, plain, json" in told
+    assert "TRIOKEEPER_LOG_LEVEL=loud has no effect" in told
+
+
+@pytest.mark.parametrize(
+    ("failure", "remedy"),
+    [
+        (OSError(errno.EADDRINUSE, "Address already in use"), "Stop whatever uses the port, or set another"),
+        (
+            OSError(errno.EACCES, "Permission denied"),
+            "Ports below 1024 need a privilege: set another clientPort",
+        ),
+        (OSError(errno.EADDRNOTAVAIL, "Cannot assign"), "no such address: correct clientPortAddress"),
+        (socket.gaierror(-2, "Name or service not known"), "not known here: correct clientPortAddress"),
+    ],
+    ids=["busy", "forbidden", "foreign", "unknown"],
+)
+def test_a_client_port_that_cannot_be_had(
+    failure: OSError, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each way has its own remedy."""
+
+    def refuse(*_: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(run, "_bound", refuse)
+    done = triokeeper("start", write_zoo_cfg(tmp_path, "dataDir=DIR/data\nclientPort=81"))
+    assert done.exit_code == 1
+    assert "cannot listen on *:81 (clientPort): " in done.stderr
+    assert remedy in done.stderr
+
+
+def test_a_data_directory_that_cannot_be_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some directory above it is closed to this user. (A test may run as one to whom none is.)"""
+
+    def exists(_: object, path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("persistence.disk.RealDisk.exists", exists)
+    done = triokeeper("start", write_zoo_cfg(tmp_path, "dataDir=DIR/data"))
+    assert done.exit_code == 3
+    assert "Cannot enter data directory" in done.stderr
+    assert "chown" in done.stderr

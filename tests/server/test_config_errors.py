@@ -50,6 +50,8 @@ MISTAKES = [
     Mistake("JVM key no boolean", LEAST + "jvm.pause.monitor=1", "Invalid option 1 for jvm.pause.monitor. Choose 'true' or 'false.'", 3),
     Mistake("election algorithm", LEAST + "electionAlg=2", "Invalid electionAlg value. Only 3 is supported.", 3),
     Mistake("peer type", LEAST + "peerType=boss", "Unrecognised peertype: boss", 3),
+    Mistake("secureClientPort alone", "dataDir=DIR\nsecureClientPort=2281", "secureClientPort is set and clientPort is not", 2),
+    Mistake("digest algorithm", LEAST + "DigestAuthenticationProvider.digestAlg=SHA9", "SHA9 is no digest algorithm of this system", 3),
     Mistake("metrics provider", LEAST + "metricsProvider.className=a.B", "metrics provider class was not found", 3),
     Mistake("bad escape", LEAST + "tickTime=\\u12G4", "line 3: Malformed \\uxxxx encoding"),
     Mistake("no initLimit", LEAST + ENSEMBLE, "initLimit is not set", my_id="1"),

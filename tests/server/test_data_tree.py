@@ -39,6 +39,18 @@ def test_a_tree_begins_with_what_always_exists() -> None:
     assert_sound(tree)
 
 
+def test_the_size_counts_characters_of_paths_as_java_does() -> None:
+    """Not bytes; one beyond the first 65536 counts twice. And a deleted node counts no more."""
+    tree = DataTree()
+    before = tree.approximate_data_bytes
+    for path in ("/ascii", "/\u00e4\u20ac", "/\U0001f418"):
+        tree.create(path.encode(), b"\0\0\0\3abc", OPEN_ACL, 0, -1, 1, 1)
+    assert tree.approximate_data_bytes - before == (6 + 3) + (3 + 3) + (3 + 3)
+    assert_sound(tree)
+    tree.delete("/\u00e4\u20ac".encode(), 2)
+    assert tree.approximate_data_bytes - before == (6 + 3) + (3 + 3)
+
+
 def test_restored_nodes_are_as_they_were_saved() -> None:
     """Counters of children come back with the children; unknown ACLs let nobody in."""
     tree = restored(

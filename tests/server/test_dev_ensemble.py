@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -140,6 +141,7 @@ def started(folder: Path, servers: int = 1, observers: int = 0) -> Iterator[Dev]
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),  # these tests may run under nohup
     )
     with process:
         try:

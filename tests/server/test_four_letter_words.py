@@ -127,6 +127,17 @@ def test_a_word_outside_the_whitelist_is_refused_by_name(word: str) -> None:
     assert make_server(frozenset()).ask(word.encode() + bytes(8)) == refusal
 
 
+def test_a_refused_word_is_not_waited_for() -> None:
+    """`stmk` has an argument, which need not come if the word is refused anyway."""
+    refusal = "stmk is not executed because it is not in the whitelist.\n"
+    assert make_server(frozenset()).ask(b"stmk") == refusal
+    connection = Client(make_server().server).connection
+    connection.received(b"stmk" + bytes(7))
+    assert not connection.out
+    connection.received(bytes(1))
+    assert connection.closes_after_flush
+
+
 def test_a_refused_word_changes_nothing() -> None:
     """Not even the mask that stmk would set or the counts that srst would reset."""
     asked = make_server(frozenset({"gtmk", "srvr"}))

@@ -510,6 +510,16 @@ def test_a_session_that_is_closing_is_not_created_again() -> None:
     assert not server.pipeline.sessions.by_id
 
 
+def test_a_session_created_again_lives_no_longer_than_others() -> None:
+    """Within the bounds of session timeouts: after a restart it would have lived for 25 days."""
+    server = OneServer()
+    client = server.connect()
+    for asked_ms, given_ms in ((2**31 - 1, 40_000), (1, 4_000), (5_000, 5_000)):
+        client.send(1, OpCode.CREATE_SESSION, pack(">i", asked_ms))
+        server.settle()
+        assert list(server.tree.session_timeouts_ms.values()) == [given_ms]
+
+
 def test_what_a_client_chose_is_logged_in_part() -> None:
     client = OneServer().connect()
     with structlog.testing.capture_logs() as logged:

@@ -22,6 +22,7 @@ from jute.zxid import make_zxid
 from persistence.errors import CorruptSnapshot, StorageError
 from persistence.file_names import log_name
 from persistence.log_format import zxid_of
+from persistence.offload import Offload
 from quorum.replica import AuthIds
 from server.acls import OPEN_ACL
 from server.client_fronts import FrontLimits, PlainFront
@@ -35,11 +36,13 @@ from server.seats import LeaderSeat
 from server.stored_tree import StoredTree
 from server.txns import CREATE, CREATE_SESSION, Txn, seal
 from server.world import World
-from tests.persistence.memory_disk import MemoryDisk
+from tests.persistence.memory_disk import Killed, MemoryDisk
+from tests.quorum.scripted_peers import ensemble_of
 
 DATA = Path("/data")
 LOGS = DATA / "version-2"
 SERVER_ID = 5
+MEMBER: dict[str, Any] = {"ensemble": ensemble_of()}
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -49,11 +52,11 @@ async def at_once(fn: Callable[[*Ts], T], *args: *Ts) -> T:
     return fn(*args)
 
 
-def opened(disk: MemoryDisk, **settings: Any) -> Replica:
-    config = ServerConfig(data_dir=DATA, preallocate_bytes=0, digest_enabled=False, **settings)
+def opened(disk: MemoryDisk, log_offload: Offload = at_once, **settings: Any) -> Replica:
+    config = ServerConfig(**{"data_dir": DATA, "preallocate_bytes": 0, "digest_enabled": False, **settings})
     world = World(
         disk=disk,
-        log_offload=at_once,
+        log_offload=log_offload,
         snapshot_offload=at_once,
         random=Random(7),
         clock=SystemClock(),
@@ -332,7 +335,8 @@ async def test_a_leaders_tree_becomes_our_history() -> None:
         await replica.adopt_snapshot()
         assert replica.last_zxid == make_zxid(1, 3)
         assert replica.tree.bodies.keys() == tree_of(*theirs).tree.bodies.keys()
-        assert names(disk, "snapshot") == ["snapshot.0", "snapshot.100000003"]
+        assert names(disk, "snapshot") == ["snapshot.100000003"]
+        assert names(disk, "log") == []
         await logged(replica, creating(4, path="/next"))
         await replica.retire()
         assert replica.last_zxid == make_zxid(1, 4)
@@ -353,6 +357,102 @@ async def test_what_leaves_a_hole_before_a_leaders_tree_goes() -> None:
         assert replica.logged_after(make_zxid(1, 1)) is None
         await logged(replica, creating(10, epoch=7))
     assert opened(disk).last_zxid == make_zxid(7, 10)
+
+
+async def test_a_damaged_tree_from_a_leader_is_noticed_once_it_is_ours() -> None:
+    """What comes behind the stream until NEWLEADER may be in it; what comes later is not."""
+    wrong = Txn(1, 7, make_zxid(1, 2), 1000, CREATE, (b"/x", b"\0\0\0\0", OPEN_ACL, 0, -1), 12345)
+    stream = await leaders_stream(creating(1))
+    async with running(MemoryDisk(), digest_enabled=True) as replica:
+        await restore(replica, stream, make_zxid(1, 1))
+        replica.apply(seal(wrong).payload)
+        assert replica.digest_mismatches == 0
+        await replica.adopt_snapshot()
+        wrong.zxid += 1
+        replica.apply(seal(wrong).payload)
+        assert replica.digest_mismatches == 1
+
+
+def is_gapless_from(replica: Replica, zxid: int) -> bool:
+    """What a learner that has `zxid` would be sent has no gap, however it was logged."""
+    payloads = replica.logged_after(zxid)
+    logged = [] if payloads is None else [zxid_of(payload) for payload in payloads]
+    return not logged or logged == [make_zxid(1, 1), make_zxid(1, 2)]
+
+
+async def test_a_crash_while_a_leaders_tree_is_adopted_leaves_no_log_with_a_hole() -> None:
+    """Between the name of the snapshot and the removal of the old log there are both. What is logged next is
+    the first transaction of an epoch, which may follow any other."""
+    stream = await leaders_stream(creating(1), creating(2), creating(3))
+    adopted = 0
+    for budget in range(10_000):
+        disk = MemoryDisk()
+        async with running(disk) as replica:
+            await logged(replica, creating(1), creating(2))
+        try:
+            async with running(disk) as replica:
+                await restore(replica, stream, make_zxid(7, 0))
+                disk.budget = budget
+                await replica.adopt_snapshot()
+                break
+        except* Killed:
+            disk.revive()
+        async with running(disk) as replica:
+            assert replica.last_zxid in (make_zxid(1, 2), make_zxid(7, 0))
+            if replica.last_zxid == make_zxid(7, 0):
+                adopted += 1
+                await logged(replica, creating(1, epoch=7))
+            assert is_gapless_from(replica, make_zxid(1, 1))
+        assert is_gapless_from(opened(disk), make_zxid(1, 1))
+    assert adopted > 1
+
+
+async def test_who_was_told_to_fetch_everything_votes_once_it_has() -> None:
+    """Not before: it may have acknowledged what it no longer has. Nor if it is started in between."""
+    disk = MemoryDisk()
+    stream = await leaders_stream(creating(1), creating(2), creating(3))
+    async with running(disk, **MEMBER) as replica:
+        await logged(replica, creating(1), creating(2))
+    disk.put(DATA / "fetch-from-leader", b"")
+    for _ in range(2):
+        async with running(disk, **MEMBER) as replica:
+            assert replica.last_zxid == -1
+            await replica.retire()
+            assert replica.last_zxid == -1
+    async with running(disk, **MEMBER) as replica:
+        await restore(replica, stream, make_zxid(1, 3))
+        await replica.adopt_snapshot()
+        assert replica.last_zxid == make_zxid(1, 3)
+    assert not disk.exists(DATA / "fetch-from-leader")
+    assert opened(disk, **MEMBER).last_zxid == make_zxid(1, 3)
+
+
+class HeldLog:
+    """An Offload whose work is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.may_go_on = trio.Event()
+
+    async def __call__(self, fn: Callable[[*Ts], T], *args: *Ts) -> T:
+        with trio.CancelScope(shield=True):
+            await self.may_go_on.wait()
+        return fn(*args)
+
+
+async def test_a_snapshot_gets_its_name_when_all_of_it_is_logged(nursery: trio.Nursery) -> None:
+    """The others' acks may have committed what our own disk is still to log; in a crash the snapshot would
+    be ahead of the log."""
+    disk, held = MemoryDisk(), HeldLog()
+    async with running(disk, log_offload=held) as replica:
+        replica.log(creating(1))
+        replica.flush_log()
+        replica.apply(creating(1))
+        nursery.start_soon(replica.take_snapshot)
+        await trio.testing.wait_all_tasks_blocked()
+        assert names(disk, "snapshot") == ["snapshot.0", "snapshot.100000001.tmp"]
+        held.may_go_on.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert names(disk, "snapshot") == ["snapshot.0", "snapshot.100000001"]
 
 
 async def test_who_becomes_a_voter_has_its_history_on_disk() -> None:

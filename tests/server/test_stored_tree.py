@@ -1,6 +1,7 @@
 """Digests, met or missed, while a tree is restored from a snapshot and its log."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from server.acls import OPEN_ACL
 from server.apply_txn import apply_txn
@@ -59,3 +60,33 @@ def test_a_digest_that_nothing_behind_it_explains_is_missed() -> None:
     wrong = digest_after(1) ^ 1
     assert missed(snapshot_holds=0, snapshot_digest=wrong, log_digests=right(1)) == 1
     assert missed(snapshot_holds=0, snapshot_digest=wrong, log_digests=[right(1)[0], 5]) == 2
+
+
+def met_after_stream(*, is_settled: bool, digests: list[int]) -> StoredTree:
+    """A tree that a leader sent, which lacks /a; then the digests of the transactions behind it."""
+    stored = StoredTree(DataTree())
+    stored.reset()
+    stored.end_stream(1)
+    if is_settled:
+        stored.settled()
+    for txn, digest in zip(CREATED[1:], digests, strict=True):
+        apply_txn(stored.tree, txn)
+        txn.digest = digest
+        stored.check_digest(txn)
+    return stored
+
+
+def test_a_damaged_tree_that_a_leader_sent_is_noticed_with_the_next_transaction() -> None:
+    """Once all that got into the stream while it was sent is applied; before, no digest describes it."""
+    assert met_after_stream(is_settled=False, digests=right(3)[1:]).digest_mismatches == 0
+    assert met_after_stream(is_settled=True, digests=right(3)[1:]).digest_mismatches == 2
+
+
+def test_mismatches_are_logged_again_and_again_but_ever_more_rarely() -> None:
+    stored = StoredTree(DataTree())
+    stored.tree.tracks_digest = True
+    with capture_logs() as lines:
+        for _ in range(100):
+            stored.check_digest(Txn(7, 1, 9, 1, CREATE, (), 5))
+    assert stored.digest_mismatches == 100
+    assert [line["count"] for line in lines] == [1, 2, 4, 8, 16, 32, 64]

@@ -19,10 +19,15 @@ def assert_sound(tree: DataTree) -> None:
     _assert_tables_hold_nothing_dead(tree)
     _assert_children_are_listed(tree)
     root_data = stat_of(tree, ROOT).data_length
-    others = sum(len(path) + stat_of(tree, path).data_length for path in tree.bodies if path != ROOT)
+    others = sum(characters(path) + stat_of(tree, path).data_length for path in tree.bodies if path != ROOT)
     assert tree.data_bytes == root_data + others
     limits = {path for path in tree.bodies if path.startswith(QUOTA) and path.endswith(b"/" + LIMITS)}
     assert tree.quotas.paths == {path[len(QUOTA) : -len(LIMITS) - 1] for path in limits} - {b""}
+
+
+def characters(path: bytes) -> int:
+    """As Java counts them."""
+    return sum(1 + (ord(character) > 0xFFFF) for character in path.decode("utf-8", "replace"))
 
 
 def _assert_parents_come_first(tree: DataTree) -> None:

@@ -5,19 +5,24 @@ what their trees are at the end. Clients tell what they sent and what came back.
 history, and everything else is held against it:
 
   one order         a zxid means the same transaction on every server, for ever, and none is left out
-  one leader        no two servers lead in the same epoch
+  one leader        no two servers lead in the same epoch, and no server promises an epoch twice
+  on disk first     nothing is committed, or led from, before the disks of a quorum have it
   nothing lost      whoever begins to lead has all that was committed; what a client was told is part of it
   right decisions   a transaction is what the request calls for in the state before it, or its proper error
   exactly once      the requests of a connection become transactions in order, none twice, none left out
-  real time         a write is ordered behind all that was acknowledged before it was asked for; so is a sync,
-                    within an epoch (a leader that was deposed without knowing may still answer one, as the
-                    original's does)
+  real time         a write is ordered behind all that anybody was shown before it was asked for; so is a
+                    sync, within an epoch (a leader that was deposed without knowing may still answer one, as
+                    the original's does)
   exact reads       an answer is what the history makes of its zxid: data, children, and every field of a Stat
   no way back       the zxids a session sees never fall, wherever it reconnects
   watches           an event is the first thing that happened to what is watched, it comes once, and before
                     any answer that shows its effect; one that stays is told everything, once
-  sessions          expire when nobody was heard for their timeout, not before; ephemerals go with them
-  equal trees       once all is quiet, every server has the tree that the history makes
+  sessions          expire when nobody was heard for their timeout, not before and not much later
+                    (watchman.py); ephemerals go with them
+  stored history    from the newest snapshot to the last entry of a log, and from its first entry on, nothing
+                    committed is missing: on every disk, whenever a machine goes down or a server serves
+  equal trees       whenever it begins to serve, and once all is quiet, every server has the tree that the
+                    history makes
 """
 
 from collections.abc import Callable, Iterable
@@ -42,9 +47,20 @@ from jute.errors import (
     UnknownSession,
 )
 from jute.opcodes import CreateMode, OpCode
-from jute.txn_records import CreateSessionTxn, CreateTxn, DeleteTxn, ErrorTxn, MultiTxn, SetDataTxn, TxnRecord
+from jute.txn_records import (
+    CreateContainerTxn,
+    CreateSessionTxn,
+    CreateTxn,
+    DeleteTxn,
+    ErrorTxn,
+    MultiTxn,
+    SetDataTxn,
+    TxnRecord,
+)
 from persistence.log_format import zxid_of
+from tests.sim.disk import VirtualDisk
 from tests.sim.model import Entry, History, Node, follows, parent_of, parts_of
+from tests.sim.stored_history import gap_on
 
 Operation = CreateRequest | SetDataRequest | DeleteRequest | CheckVersionRequest
 STANDALONE_EPOCH = 0
@@ -61,6 +77,7 @@ class Conversation:
 
     client: str
     session_id: int
+    number: int  # they come one after the other
     writes: list["Request"] = attrs.field(factory=list)
     ordered: int = 0
 
@@ -92,21 +109,30 @@ class SeenSession:
     timeout_ms: int
     client: str
     last_heard_at: float  # sent then, and answered
+    heard_by: dict[str, float] = attrs.field(factory=dict)  # the same, by the server that answered
     is_closing: bool = False  # its client has asked for its end
 
 
 class Checker:
-    """`has_local_sessions`: a session may be known to one server alone, so there is less to say of it."""
+    """`has_local_sessions`: a session may be known to one server alone, so there is less to say of it.
+    `clock_drift`: so much faster or slower than ours a server's clock may run."""
 
     def __init__(
-        self, now: Callable[[], float], on_violation: Callable[[], None], *, has_local_sessions: bool = False
+        self,
+        now: Callable[[], float],
+        on_violation: Callable[[], None],
+        *,
+        has_local_sessions: bool = False,
+        clock_drift: float = 0.0,
+        checks_stored_history: bool = True,
     ) -> None:
         self.history = History()
         self.violations: list[str] = []
-        self.acked_zxid = 0  # the highest of any acknowledged write
+        self.acked_zxid = 0  # the highest that anybody was shown
         self.acked_count = 0
         self.stale_syncs = 0
         self.leaders: dict[int, str] = {}  # by epoch
+        self.led_from: dict[int, float] = {}  # by epoch: when its leader began
         self.logged: dict[int, bytes] = {}  # by zxid: what any server ever logged under it
         self.logged_at: dict[int, float] = {}
         self.requests: dict[tuple[int, int], Request] = {}  # by session and xid
@@ -114,8 +140,13 @@ class Checker:
         self.disturbed_at = 0.0  # when anything was last done to hosts, disks or links
         self.is_disturbed = False
         self.applied_zxid: dict[str, int] = {}
+        self._latest: dict[int, Conversation] = {}  # by session: on which a write was last ordered
         self._digest: int | None = None
         self._has_local_sessions = has_local_sessions
+        self.holders: Callable[[int], tuple[bool, list[str]]] = _nobody_asks
+        self._checks_stored_history = checks_stored_history
+        self._promises: dict[tuple[str, int, int], str] = {}  # by server, epoch and disk: to whom
+        self._patience = 1 - 2 * clock_drift  # of a server that counts seconds, in our seconds
         self._now = now
         self._on_violation = on_violation
 
@@ -146,6 +177,7 @@ class Checker:
         """
         if epoch == STANDALONE_EPOCH:  # a zxid whose transaction was never written is given again
             self.logged = {zxid: payload for zxid, payload in self.logged.items() if zxid <= last_zxid}
+        self.led_from[epoch] = self._now()
         leader = self.leaders.setdefault(epoch, server)
         if leader != server:
             self.note(f"{server} leads in epoch {epoch}, and so did {leader}")
@@ -153,6 +185,8 @@ class Checker:
             self.note(
                 f"{server} leads from 0x{last_zxid:x} on, but 0x{self.history.last_zxid:x} was committed"
             )
+        if last_zxid in self.logged and not self.holders(last_zxid)[0]:
+            self.note(f"{server} leads from 0x{last_zxid:x} on, which is not on the disks of a quorum")
         for zxid in range(max(self.history.last_zxid, last_zxid >> 32 << 32) + 1, last_zxid + 1):
             if zxid not in self.logged:
                 self.note(f"{server} leads from 0x{last_zxid:x} on, but nobody ever logged 0x{zxid:x}")
@@ -172,6 +206,30 @@ class Checker:
             self.note(f"{server} applies 0x{zxid:x} after 0x{before:x}")
         self.applied_zxid[server] = zxid
 
+    def check_role(self, server: str, zxid: int, nodes: dict[str, Node]) -> None:
+        """A server that begins to serve has the tree that the history makes, and nothing else."""
+        if zxid <= self.history.last_zxid:
+            self._compare_trees(server, self.history.existing(zxid), nodes)
+
+    def epoch_entered(self, server: str, zxid: int, holds: Callable[[int], bool]) -> None:
+        """It says from now on that it has this epoch's history."""
+        if zxid in self.logged and not holds(zxid):
+            self.note(f"{server} enters an epoch with 0x{zxid:x} as its last, which is not on its disk")
+
+    def epoch_promised(self, server: str, epoch: int, leader: str, disk: int) -> None:
+        """A server that promises an epoch is counted for it once, even by the same leader."""
+        before = self._promises.get((server, epoch, disk))
+        if before is not None:
+            self.note(f"{server} promises epoch {epoch} to {leader}, and has promised it to {before}")
+        self._promises[server, epoch, disk] = leader
+
+    def check_disk(self, server: str, disk: VirtualDisk, *, must_reach_snapshot: bool) -> None:
+        """Nothing that was committed is missing between its files."""
+        if self._checks_stored_history and not disk.is_damaged:
+            gap = gap_on(disk, self.history.zxids, must_reach_snapshot=must_reach_snapshot)
+            if gap is not None:
+                self.note(f"on the disk of {server}, {gap}")
+
     def server_restarts_from(self, server: str, zxid: int | None) -> None:
         """Its tree was replaced: what it applies next follows this, if that is known."""
         if zxid is None:
@@ -184,9 +242,22 @@ class Checker:
         if not follows(self.history.last_zxid, zxid):
             self.note(f"{server} commits 0x{zxid:x} after 0x{self.history.last_zxid:x}")
         before = self.history.last_zxid
+        containers = self.history.containers.copy() if self.history.containers else set[str]()
         entry = self.history.append(payload)
+        is_quorum, holders = self.holders(zxid)
+        if not is_quorum:
+            self.note(f"{server} commits 0x{zxid:x}, which only {holders} have on disk")
+        if entry.header.type == OpCode.DELETE_CONTAINER and not entry.failure:
+            self._check_reaping(entry, before, containers)
         self._check_session(entry)
         self._check_request(entry, before)
+
+    def _check_reaping(self, entry: Entry, before: int, containers: set[str]) -> None:
+        """Only a container goes by itself, once it has had children and has none any more."""
+        assert isinstance(entry.record, DeleteTxn)
+        node = self.history.node(entry.record.path or "", before)
+        if entry.record.path not in containers or node is None or node.children or not node.creates:
+            self.note(f"0x{entry.zxid:x} reaps {entry.record.path}, which is {node}")
 
     def _check_session(self, entry: Entry) -> None:
         session_id, is_create = entry.header.client_id, isinstance(entry.record, CreateSessionTxn)
@@ -206,12 +277,33 @@ class Checker:
         """Nobody was heard for the whole timeout, as far as that can be told from here."""
         seen = self.seen_sessions.get(entry.header.client_id)
         expired_at = self.logged_at.get(entry.zxid, self._now())
+        self._check_expiry_by_leader(entry, expired_at, timeout_ms, seen)
+        timeout_ms = int(timeout_ms * self._patience)
         if seen is None or self.is_disturbed or self.disturbed_at > expired_at - 2 * timeout_ms / 1000:
             return
         if seen.last_heard_at > expired_at - timeout_ms / 1000:
             self.note(
                 f"session 0x{entry.header.client_id:x} of {seen.client} expires "
                 f"{expired_at - seen.last_heard_at:.3f} s after it was heard, its timeout is {timeout_ms} ms"
+            )
+
+    def _check_expiry_by_leader(
+        self, entry: Entry, expired_at: float, timeout_ms: int, seen: SeenSession | None
+    ) -> None:
+        """Whatever is disturbed: a leader gives all sessions their whole timeout when it begins, and again to
+        those it hears itself."""
+        epoch, timeout_s = entry.zxid >> 32, timeout_ms / 1000 * self._patience - 0.002
+        began_at, leader = self.led_from.get(epoch), self.leaders.get(epoch, "")
+        session = f"session 0x{entry.header.client_id:x}"
+        if began_at is None or entry.header.client_id not in self.history.sessions:
+            return
+        if expired_at - began_at < timeout_s:
+            self.note(f"{session} expires {expired_at - began_at:.3f} s after {leader} began to lead")
+        heard_at = -1.0 if seen is None else seen.heard_by.get(leader, -1.0)
+        if heard_at >= began_at and expired_at - heard_at < timeout_s:
+            self.note(
+                f"{session} expires {expired_at - heard_at:.3f} s after {leader}, which leads, heard it; its "
+                f"timeout is {timeout_ms} ms"
             )
 
     # -- requests and what became of them
@@ -236,6 +328,13 @@ class Checker:
         if entry.zxid <= request.floor:
             self.note(f"0x{entry.zxid:x} was asked for when 0x{request.floor:x} was already acknowledged")
         conversation = request.conversation
+        if not self._has_local_sessions and entry.failure not in SESSION_ERRORS:
+            latest = self._latest.setdefault(conversation.session_id, conversation)
+            if latest.number > conversation.number:
+                self.note(
+                    f"0x{entry.zxid:x} was asked for on a connection that its client has left: {request}"
+                )
+            self._latest[conversation.session_id] = conversation
         if conversation.writes[conversation.ordered] is not request:
             left_out = conversation.writes[conversation.ordered]
             self.note(f"0x{entry.zxid:x} has xid {request.xid}, but xid {left_out.xid} came before it")
@@ -271,10 +370,21 @@ class Checker:
             self.fail(f"a sync ended at 0x{zxid:x}, 0x{request.floor:x} was acknowledged before it was sent")
         self.stale_syncs += 1
 
-    def session_opened(self, client: str, session_id: int, timeout_ms: int, sent_at: float) -> None:
+    def shown(self, zxid: int) -> None:
+        """Somebody was shown a state: whatever is written, or synced, from now on comes behind it."""
+        self.acked_zxid = max(self.acked_zxid, zxid)
+
+    def session_opened(
+        self, client: str, server: str, session_id: int, timeout_ms: int, sent_at: float
+    ) -> None:
         record = self.history.sessions.get(session_id)
         if record is None and not self._has_local_sessions:
             self.fail(f"{client} was given session 0x{session_id:x}, which is no part of the history")
+        if record is not None and record.closed_zxid is not None:
+            closed_at = self.logged_at.get(record.closed_zxid, sent_at)
+            is_quiet = not self.is_disturbed and self.disturbed_at < closed_at - timeout_ms / 1000
+            if is_quiet and closed_at < sent_at:
+                self.fail(f"{client} goes on with session 0x{session_id:x}, which was closed before it asked")
         created_zxid = 0 if record is None else record.created_zxid
         seen = self.seen_sessions.get(session_id)
         if (
@@ -284,7 +394,7 @@ class Checker:
         if seen.client != client:
             self.fail(f"session 0x{session_id:x} of {seen.client} was given to {client}")
         seen.timeout_ms = timeout_ms
-        seen.last_heard_at = max(seen.last_heard_at, sent_at)
+        self.session_heard(session_id, sent_at, server)
 
     def session_refused(self, session_id: int) -> None:
         """A client was told that its session is gone.
@@ -305,23 +415,25 @@ class Checker:
                 f"its timeout is {seen.timeout_ms} ms"
             )
 
-    def session_heard(self, session_id: int, sent_at: float) -> None:
+    def session_heard(self, session_id: int, sent_at: float, server: str) -> None:
         seen = self.seen_sessions[session_id]
         seen.last_heard_at = max(seen.last_heard_at, sent_at)
+        seen.heard_by[server] = max(seen.heard_by.get(server, 0.0), sent_at)
 
     # -- the end
 
-    def check_end(self, now: float, slack_s: float) -> None:
-        """Once all is quiet: sessions that nobody uses are gone, those in use are not."""
-        for session_id, seen in self.seen_sessions.items():
-            record = self.history.sessions.get(session_id)
-            silent_s = now - seen.last_heard_at
-            if (
-                record is not None
-                and record.closed_zxid is None
-                and silent_s > seen.timeout_ms / 1000 + slack_s
-            ):
-                self.note(f"session 0x{session_id:x} lives on {silent_s:.1f} s after its client was heard")
+    def check_late_sessions(self, now: float, quiet_since: float, slack_s: float) -> None:
+        """Nothing was disturbed since then: sessions that nobody has used for their timeout are gone."""
+        for session_id, record in self.history.open_sessions.items():
+            seen = self.seen_sessions.get(session_id)
+            if seen is None or seen.created_zxid not in (0, record.created_zxid):
+                continue
+            silent_s = now - max(seen.last_heard_at, quiet_since)
+            if silent_s > seen.timeout_ms / 1000 / self._patience + slack_s:
+                self.note(
+                    f"session 0x{session_id:x} of {seen.client} lives on {silent_s:.1f} s after it was heard"
+                )
+                return
 
     def check_tree(self, server: str, last_zxid: int, nodes: dict[str, Node], digest: int | None) -> None:
         """A server's tree, without what is under /zookeeper, is the one the history makes."""
@@ -331,11 +443,18 @@ class Checker:
             self.note(f"{server} has digest {digest}, others have {self._digest}")
         if last_zxid >> 32 == self.history.last_zxid >> 32 and last_zxid != self.history.last_zxid:
             self.note(f"{server} stands at 0x{last_zxid:x}, the history at 0x{self.history.last_zxid:x}")
-        expected = self.history.existing(self.history.last_zxid)
+        self._compare_trees(server, self.history.existing(self.history.last_zxid), nodes)
+
+    def _compare_trees(self, server: str, expected: dict[str, Node], nodes: dict[str, Node]) -> None:
         for path in sorted(expected.keys() | nodes.keys()):
             if path != "/" and expected.get(path) != nodes.get(path):
                 self.note(f"{server} has at {path} {nodes.get(path)}, expected was {expected.get(path)}")
                 return
+
+
+def _nobody_asks(zxid: int) -> tuple[bool, list[str]]:
+    """Where nobody knows who has to have it."""
+    return True, []
 
 
 def judge(history: History, request: Request, entry: Entry, before: int) -> str | None:
@@ -437,8 +556,15 @@ def _compare(
             expected = _path_made(history, operation, before, overlay)
             if (path, data or b"") != (expected, operation.data or b""):
                 return f"creates {path}, expected was {expected}"
+            if CreateMode(operation.flags).is_container:
+                return "is no container, against what was asked"
             if is_ephemeral != CreateMode(operation.flags).is_ephemeral:
                 return "is ephemeral, or is not, against what was asked"
+        case CreateRequest(), CreateContainerTxn(path, data, _, _):
+            if (path, data or b"") != (operation.path, operation.data or b""):
+                return f"creates {path}, expected was {operation.path}"
+            if not CreateMode(operation.flags).is_container:
+                return "is a container, against what was asked"
         case SetDataRequest(), SetDataTxn(path, data, version):
             node = _look(history, operation.path or "", before, overlay)
             assert node is not None

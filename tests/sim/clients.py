@@ -39,7 +39,7 @@ from jute.client_records import (
     SyncRequest,
     WatcherEvent,
 )
-from jute.errors import NoNode
+from jute.errors import NoNode, NotReadOnly
 from jute.framing import FrameBuffer, frame
 from jute.opcodes import (
     NOTIFICATION_XID,
@@ -51,7 +51,7 @@ from jute.opcodes import (
     OpCode,
 )
 from jute.record import decode, encode
-from jute.txn_records import CreateTxn
+from jute.txn_records import CreateContainerTxn, CreateTxn
 from tests.sim.checkers import Checker, Conversation, Operation, Request
 from tests.sim.model import parent_of
 from tests.sim.network import HostNetwork, VirtualStream
@@ -83,6 +83,8 @@ class Habits:
     sequences: float = 0.2
     reconfigures: float = 0.0
     watches_for_good: float = 0.0
+    accepts_read_only: bool = False  # a server without a leader will do
+    containers: float = 0.0  # of the paths: at or below one
     falls_silent: float = 0.002
     moves: float = 0.01
     cuts_off: float = 0.005
@@ -113,10 +115,11 @@ class Client:
         self._trace = trace
         self._xid = int(name[1:]) * XIDS_EACH  # so that no two clients' requests can be mistaken
         self._new_session()
-        self._conversation = Conversation(name, 0)
+        self._conversation = Conversation(name, 0, 0)
         self._in_flight: deque[Request] = deque()
         self._pings: deque[float] = deque()
         self._sent_at = 0.0
+        self._server = ""  # the one it is connected to
         self._frames = FrameBuffer(1 << 24)
 
     def _new_session(self) -> None:
@@ -157,25 +160,44 @@ class Client:
         sent_at = trio.current_time()
         self._frames = FrameBuffer(1 << 24)
         hello = ConnectRequest(0, self._last_zxid, self._habits.timeout_ms, self.session_id, self._password)
-        await stream.send_all(frame(encode(hello) + b"\0"))
+        await stream.send_all(frame(encode(hello) + (b"\1" if self._habits.accepts_read_only else b"\0")))
         answer = await self._next_frame(stream, sent_at + self._timeout_ms / 1000)
         if answer is None:
             self._counts["handshakes_refused"] += 1
             return False
-        response, _ = decode(ConnectResponse, answer)
+        response, end = decode(ConnectResponse, answer)
         if response.timeout_ms <= 0:
             self._expired()
+            return False
+        if answer[end:] == b"\1":
+            await self._look_without_leader(stream)
             return False
         if self.session_id not in (0, response.session_id):
             self._checker.fail(f"{self.name} asked for 0x{self.session_id:x}, got {response}")
         self._trace(self.name, f"session 0x{response.session_id:x} at {server}")
         self.session_id, self._password = response.session_id, response.passwd or b""
         self._timeout_ms = response.timeout_ms
-        self._checker.session_opened(self.name, self.session_id, response.timeout_ms, sent_at)
-        self._conversation = Conversation(self.name, self.session_id)
+        self._server = server
+        self._checker.session_opened(self.name, server, self.session_id, response.timeout_ms, sent_at)
+        self._conversation = Conversation(self.name, self.session_id, self._conversation.number + 1)
         self._in_flight.clear()
         self._pings.clear()
         return True
+
+    async def _look_without_leader(self, stream: VirtualStream) -> None:
+        """A server that serves reads alone says so, and takes no write. What it shows may never have been
+        committed, so it is not looked at; and a library looks for a better server meanwhile."""
+        if not self._habits.accepts_read_only:
+            self._checker.fail(f"{self.name} is served read-only, which it did not ask for")
+        write = encode(CreateRequest("/n0/read-only", b"", OPEN, 0))
+        await stream.send_all(frame(pack(">ii", 1, OpCode.CREATE) + write))
+        answer = await self._next_frame(stream, trio.current_time() + self._timeout_ms / 1000)
+        if answer is None:
+            return
+        self._counts["answers_read_only"] += 1
+        xid, _, error = _HEADER.unpack_from(answer)
+        if (xid, error) != (1, NotReadOnly.code):
+            self._checker.fail(f"{self.name} wrote to a server that only reads, and was answered {error}")
 
     def _expired(self) -> None:
         self._counts["sessions_expired"] += 1
@@ -288,9 +310,7 @@ class Client:
             operation = self._draw_write()
             if isinstance(operation, CheckVersionRequest):
                 operation = DeleteRequest(operation.path, operation.version)
-            return self._request(_OP_OF[type(operation)], operation.path or "", (operation,)), encode(
-                operation
-            )
+            return self._request(_op_of(operation), operation.path or "", (operation,)), encode(operation)
         if habits.watches_for_good and chance.random() < habits.watches_for_good:
             return self._draw_lasting_watch()
         path, is_watching = self._draw_path(), chance.random() < habits.watches
@@ -319,6 +339,8 @@ class Client:
 
     def _draw_path(self) -> str:
         top = f"/n{self._chance.randrange(4)}"
+        if self._habits.containers and self._chance.random() < self._habits.containers:
+            top = f"/k{self._chance.randrange(2)}"
         return top if self._chance.random() < 0.4 else f"{top}/c{self._chance.randrange(5)}"
 
     def _draw_write(self) -> Operation:
@@ -338,6 +360,8 @@ class Client:
     def _draw_create(self, path: str) -> CreateRequest:
         is_ephemeral = path.count("/") > 1 and self._chance.random() < self._habits.ephemerals
         is_sequential = path.count("/") > 1 and self._chance.random() < self._habits.sequences
+        if path.startswith("/k") and path.count("/") == 1:
+            return CreateRequest(path, self._draw_data(), OPEN, CreateMode.CONTAINER)
         mode = CreateMode((CreateMode.EPHEMERAL if is_ephemeral else 0) + (2 if is_sequential else 0))
         if is_sequential:
             path = f"{parent_of(path)}/s"
@@ -370,7 +394,7 @@ class Client:
                 continue
             self._see(zxid)
             if xid == PING_XID:
-                self._checker.session_heard(self.session_id, self._pings.popleft())
+                self._checker.session_heard(self.session_id, self._pings.popleft(), self._server)
             elif xid == SET_WATCHES_XID:
                 self._watches.set_again(self.name, zxid)
             else:
@@ -384,6 +408,7 @@ class Client:
             self._checker.fail(f"{self.name} saw 0x{self._last_zxid:x}, then 0x{zxid:x}")
         if zxid > self._last_zxid:
             self._last_zxid = zxid
+            self._checker.shown(zxid)
             self._watches.check_none_missed(self.name, zxid)
 
     def _answered(self, xid: int, zxid: int, err: int, body: bytes) -> None:
@@ -392,7 +417,7 @@ class Client:
         request = self._in_flight.popleft()
         self.last_ack_at = trio.current_time()
         self._counts["answers"] += 1
-        self._checker.session_heard(self.session_id, request.asked_at)
+        self._checker.session_heard(self.session_id, request.asked_at, self._server)
         if request.op == OpCode.SYNC:
             self._checker.sync_answered(request, zxid)
         elif request.op == OpCode.ADD_WATCH:
@@ -416,8 +441,8 @@ class Client:
             self._counts["reconfigured" if not err else f"reconfig refused {err}"] += 1
         if err or request.op in (OpCode.DELETE, OpCode.MULTI):
             return
-        if request.op == OpCode.CREATE:
-            assert isinstance(entry.record, CreateTxn)
+        if request.op in (OpCode.CREATE, OpCode.CREATE_CONTAINER):
+            assert isinstance(entry.record, CreateTxn | CreateContainerTxn)
             self._expect(request, zxid, decode(CreateResponse, body)[0], CreateResponse(entry.record.path))
         elif request.op == OpCode.SET_DATA:
             node = self._checker.history.node(request.path, zxid)
@@ -468,6 +493,12 @@ _OP_OF: dict[type, OpCode] = {
     DeleteRequest: OpCode.DELETE,
     CheckVersionRequest: OpCode.CHECK,
 }
+
+
+def _op_of(operation: Operation) -> OpCode:
+    if isinstance(operation, CreateRequest) and operation.flags == CreateMode.CONTAINER:
+        return OpCode.CREATE_CONTAINER
+    return _OP_OF[type(operation)]
 
 
 def _encode_multi(operations: tuple[Operation, ...]) -> bytes:

@@ -6,15 +6,17 @@ What a restarted server finds depends on how it went down:
   power loss  of what was not synced, any sector may be lost, or all but a prefix; of the changes to the names
               in a directory, any suffix
 
-Faults: no space left, errors on write or sync (what such a sync covered may be lost for good, as the kernel
-drops the pages), and syncs that take long. `VirtualOffload` makes the last of these felt: it runs a function
-on the spot, but lets the disk's time pass before or after it.
+Faults: no space left, errors of any operation (what a failed sync covered may be lost for good, as the
+kernel drops the pages), syncs that take long, and damage to what is stored (`damage.py`). `VirtualOffload`
+makes slow syncs felt: it runs a function on the spot, but lets the disk's time pass before or after it. A
+sync in the event loop's own thread holds up the whole process for as long as it takes (`on_loop_held`).
 
 A process reaches the disk through its own `MountedDisk`. Once that process is dead, everything it still tries
 raises Killed and has no effect.
 """
 
 import errno
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -22,10 +24,13 @@ from typing import TypeVar, TypeVarTuple
 
 import trio
 
+from persistence.errors import StorageError
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 SECTOR_BYTES = 512
+_WRITES_REMEMBERED = 16
 
 
 class Killed(BaseException):
@@ -40,9 +45,11 @@ class Inode:
         self.safe = bytearray()
         self.unsafe: list[tuple[int, bytes]] = []  # writes since the last sync
         self.unsafe_size: int | None = None  # the file was made longer since the last sync
+        self.writes: deque[tuple[int, int]] = deque(maxlen=_WRITES_REMEMBERED)  # offset and size of the last
 
     def write_at(self, offset: int, data: bytes) -> None:
         _write(self.content, offset, data)
+        self.writes.append((offset, len(data)))
         self.unsafe.append((offset, data))
 
     def grow(self, size: int) -> None:
@@ -71,6 +78,17 @@ class Inode:
                 _lengthen(self.safe, self.unsafe_size)
             self.content = bytearray(self.safe)
             self._all_safe()
+
+    def spoil(self, offset: int, data: bytes) -> None:
+        """What is stored there is something else from now on; what was not synced yet will replace it."""
+        for stored in (self.content, self.safe):
+            within = max(0, min(len(data), len(stored) - offset))
+            stored[offset : offset + within] = data[:within]
+
+    def cut(self, size: int) -> None:
+        """What is stored ends here."""
+        del self.content[size:]
+        del self.safe[size:]
 
     def drop_pages(self, chance: Random) -> None:
         """A sync failed: what it covered is lost or not, and will not be tried again."""
@@ -150,6 +168,8 @@ class VirtualDisk:
         self.stall_s = 0.0  # what comes on top of it now
         self.busy_s = 0.0  # what all syncs together took
         self.faults_met = 0
+        self.wipes = 0  # how often an empty one took its place
+        self.is_damaged = False  # something that it had stored is not what was written
 
     def mount(self) -> "MountedDisk":
         """For the next process."""
@@ -165,7 +185,16 @@ class VirtualDisk:
     def wipe(self, kept: Path) -> None:
         """A new disk takes its place; only this directory is restored."""
         root = Path("/")
+        self.wipes += 1
+        self.is_damaged = False
         self.directories = {path: self.directories[path] for path in (root, kept)}
+
+    def put(self, path: Path, content: bytes) -> None:
+        """Somebody else has left a file there, durably."""
+        inode = Inode()
+        inode.content, inode.safe = bytearray(content), bytearray(content)
+        directory = self.directories.setdefault(path.parent, Directory())
+        directory.names[path.name] = directory.safe[path.name] = inode
 
     def mend(self) -> None:
         self.failing.clear()
@@ -183,6 +212,8 @@ class MountedDisk:
     def __init__(self, disk: VirtualDisk) -> None:
         self.disk = disk
         self.is_alive = True
+        self.is_offloaded = False  # whatever is done now is done by another thread
+        self.on_loop_held: Callable[[float], None] = _hold_nobody  # told for how long the loop stands still
 
     def names(self, directory: Path) -> list[str]:
         self._act("names")
@@ -209,15 +240,20 @@ class MountedDisk:
         self._act("open")
         return OpenedForReading(self, self._inode(path), offset)
 
-    def create(self, path: Path) -> "OpenedForWriting":
+    def create(self, path: Path, *, like: Path | None = None) -> "OpenedForWriting":
         self._act("create")
         inode = Inode()
         self._directory(path).change(lambda names: names.__setitem__(path.name, inode))
         return OpenedForWriting(self, inode)
 
-    def truncate(self, path: Path, size: int) -> None:
+    def truncate(self, path: Path, size: int, ending: bytes = b"") -> None:
+        inode = self._inode(path)
+        if ending:
+            self._act("truncate")
+            inode.write_at(size, ending)
+            inode.sync()
         self._act("truncate")
-        self._inode(path).truncate(size)
+        inode.truncate(size + len(ending))
 
     def sync_file(self, path: Path) -> None:
         self._act("sync_file")
@@ -298,7 +334,8 @@ class OpenedForWriting:
 
     def write_at(self, offset: int, data: bytes) -> None:
         def write_a_part() -> None:
-            self._inode.write_at(offset, data[: self._mounted.disk.chance.randint(0, len(data))])
+            end = offset + self._mounted.disk.chance.randint(0, len(data))
+            self._inode.write_at(offset, data[: max(0, end - end % SECTOR_BYTES - offset)])
 
         self._mounted._act("write_at", write_a_part)
         self._inode.write_at(offset, data)
@@ -314,8 +351,17 @@ class OpenedForWriting:
         except OSError:
             self._inode.drop_pages(disk.chance)
             raise
-        disk.busy_s += disk.draw_sync_s()
+        took_s = disk.draw_sync_s()
+        disk.busy_s += took_s
+        if not self._mounted.is_offloaded:
+            self._mounted.on_loop_held(took_s)
         self._inode.sync()
+
+    @property
+    def is_safe(self) -> bool:
+        """Is all of it on the platter, and its name too?"""
+        has_name = any(self._inode in each.safe.values() for each in self._mounted.disk.directories.values())
+        return not self._inode.unsafe and has_name
 
     def close(self) -> None:
         pass
@@ -329,6 +375,13 @@ class VirtualOffload:
         self._turn = trio.Lock()
         self._working: trio.CancelScope | None = None
 
+    def _run(self, fn: Callable[[*Ts], T], *args: *Ts) -> T:
+        self._mounted.is_offloaded = True
+        try:
+            return fn(*args)
+        finally:
+            self._mounted.is_offloaded = False
+
     async def __call__(self, fn: Callable[[*Ts], T], *args: *Ts) -> T:
         disk = self._mounted.disk
         async with self._turn:
@@ -336,16 +389,49 @@ class VirtualOffload:
                 delay = disk.draw_sync_s()
                 if disk.chance.random() < 0.5:
                     await trio.sleep(delay)
-                    return fn(*args)
-                result = fn(*args)
+                    return self._run(fn, *args)
+                result = self._run(fn, *args)
                 await trio.sleep(delay)
                 return result
         raise Killed
+
+    def begin(self, seconds: float, fn: Callable[[], None]) -> "BegunVirtually":
+        """Meets persistence.offload.Begin: a sync that is quick enough is over at once, in no time."""
+        return BegunVirtually(self, fn, is_done=self._mounted.disk.draw_sync_s() <= seconds)
 
     def die(self) -> None:
         if self._working is not None:
             self._working.cancel()
 
 
+class BegunVirtually:
+    """Meets persistence.offload.Begun. Work that takes longer than a moment is done when it is waited for."""
+
+    def __init__(self, offload: VirtualOffload, fn: Callable[[], None], *, is_done: bool) -> None:
+        self.is_done = is_done
+        self._offload = offload
+        self._fn = fn
+        self._failure: OSError | StorageError | None = None
+        if is_done:
+            self._run()
+
+    def _run(self) -> None:
+        try:
+            self._fn()
+        except (OSError, StorageError) as failure:
+            self._failure = failure
+
+    async def finished(self) -> None:
+        await self._offload(self._run)
+
+    def check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+
 def _nothing() -> None:
     pass
+
+
+def _hold_nobody(seconds: float) -> None:
+    """Where nobody models the event loop's thread."""

@@ -4,18 +4,26 @@ Each kind of fault is a method that does the harm and arranges for its end; `run
 """
 
 import errno
+import math
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from random import Random
 
 import trio
 
+import persistence.snapshots
 from quorum.quorum_verifiers import verifier_of
 from tests.sim.checkers import Checker
+from tests.sim.damage import damage, flip_bit
+from tests.sim.disk import Killed
 from tests.sim.machines import Machine
 from tests.sim.membership_on_disk import CONFIG_FILE, first_members
 from tests.sim.network import VirtualNetwork
 from tests.sim.scenario import Scenario
+
+_TRIES = 40  # to find a moment when the others can do without a disk
 
 
 class Faults:
@@ -42,6 +50,7 @@ class Faults:
         self._counts = counts
         self._trace = trace
         self._leader = leader
+        self._damaged: Machine | None = None  # one at a time: a quorum must have what it had
         self._mending: dict[int, Callable[[], None]] = {}
         self._sequence = 0
 
@@ -63,17 +72,22 @@ class Faults:
             self._mend(sequence)
         for machine in self._machines:
             machine.disk.mend()
-            machine.disk.die_after = None
+            machine.disk.die_after = machine.dies_in_recovery = machine.dies_in_adoption = None
             machine.start()
         self._disturb()
 
     async def watch_over(self) -> None:
-        """Whoever runs these machines starts one again that has been down for long, for whatever reason."""
+        """Whoever runs these machines starts one again that has been down for long, for whatever reason. One
+        that says its data is damaged gets an empty disk, as soon as the others can do without it."""
         patience_s = 8 * self._tick_s() + 2
         while True:
             await trio.sleep(patience_s / 4)
             for machine in self._machines:
-                if not machine.is_up and trio.current_time() - machine.down_since > patience_s:
+                if machine.is_up:
+                    continue
+                if machine.refuses_to_start and machine is self._damaged:
+                    self._when_spare(machine, partial(self._wipe, machine))
+                elif trio.current_time() - machine.down_since > patience_s:
                     self._disturb()
                     machine.start()
 
@@ -132,9 +146,30 @@ class Faults:
         for machine in self._chance.sample(self._machines, count):
             self._go_down(machine, with_machine=with_machine)
 
+    def _crash_in_recovery(self) -> None:
+        """It goes down, and again while it reads its disk."""
+        machine = self._victim()
+        machine.kill(with_machine=self._chance.random() < 0.5)
+        machine.dies_in_recovery = self._chance.randrange(60)
+        self._network.clock.call_later(self._chance.uniform(0.05, 1), machine.start)
+        self._undo_later(1.5, 6 * self._tick_s() + 2, machine.start)
+
+    def _crash_in_adoption(self) -> None:
+        """It goes down while it takes over a leader's tree, the next time it does."""
+        machine = self._victim()
+        machine.dies_in_adoption = self._chance.randrange(16)
+
     def _crash_in_disk(self) -> None:
         machine = self._victim()
         machine.kill_at_disk_operation(self._chance.randrange(30), with_machine=self._chance.random() < 0.5)
+        self._undo_later(0.5, 6 * self._tick_s() + 1, machine.start)
+
+    def _blackout_in_disk(self) -> None:
+        """The power fails everywhere, in the middle of what one machine does with its disk."""
+        machine = self._victim()
+        machine.kill_at_disk_operation(
+            self._chance.randrange(30), with_machine=True, on_death=partial(self._several, with_machine=True)
+        )
         self._undo_later(0.5, 6 * self._tick_s() + 1, machine.start)
 
     def _pause(self) -> None:
@@ -193,12 +228,14 @@ class Faults:
 
         def restore() -> None:
             link.slowness = 1.0
+            link.well_from = trio.current_time() + 3 * self._tick_s()
 
         self._undo_later(0.1, 15 * self._tick_s(), restore)
 
     def _reset(self) -> None:
         connections = self._network.connections()
         for connection in self._chance.sample(connections, min(len(connections), self._chance.randint(1, 3))):
+            connection.disturb(trio.current_time())
             match self._chance.randrange(3):
                 case 0:
                     connection.reset()
@@ -213,31 +250,77 @@ class Faults:
         if connections:
             connection = self._chance.choice(connections)
             connection.silence()
-            self._undo_later(0.5, 20 * self._tick_s(), connection.reset)
+            connection.disturb(math.inf)
+
+            def end() -> None:
+                connection.reset()
+                for pipe in (connection.dialled.outgoing, connection.accepted.outgoing):
+                    pipe.link.well_from = trio.current_time()
+
+            self._undo_later(0.5, 20 * self._tick_s(), end)
 
     # -- disks and clocks
 
     def _lost_disk(self) -> None:
         """A machine goes down, and if the ensemble can afford it comes up with an empty disk."""
         machine = self._victim()
-        if not machine.is_up:
+        if not machine.is_up or self._damaged not in (None, machine):
             return
         machine.kill(with_machine=True)
+        self._when_spare(machine, partial(self._wipe, machine))
+        self._undo_later(6 * self._tick_s(), 8 * self._tick_s() + 2, machine.start)
+
+    def _wipe(self, machine: Machine) -> None:
+        self._trace(machine.name, "has an empty disk")
+        self._counts["disks_wiped"] += 1
+        machine.disk.wipe(CONFIG_FILE.parent)
+        machine.start()
+
+    def _damage(self) -> None:
+        """What a disk has stored changes, under a running server or while its machine is down. So that
+        nothing is lost for good, the others have all of it; so only one disk is ever damaged."""
+        machine = self._victim()
+        if not machine.is_up or self._damaged not in (None, machine):
+            return
+        if self._chance.random() < 0.5:
+            self._flip_when_spare(machine, _TRIES)
+            return
+        machine.kill(with_machine=True)
+
+        def spoil() -> None:
+            self._spoil(machine, damage(machine.disk, self._chance))
+            machine.start()
+
+        self._when_spare(machine, spoil)
+        self._undo_later(6 * self._tick_s(), 8 * self._tick_s() + 2, machine.start)
+
+    def _flip_when_spare(self, machine: Machine, tries: int) -> None:
+        if self._damaged not in (None, machine) or not machine.is_up:
+            return
+        if self._can_spare_disk(machine):
+            self._spoil(machine, flip_bit(machine.disk, self._chance))
+        elif tries:
+            self._network.clock.call_later(0.05, partial(self._flip_when_spare, machine, tries - 1))
+
+    def _spoil(self, machine: Machine, what: str | None) -> None:
+        if what is not None:
+            self._damaged = machine
+            self._counts["disks_damaged"] += 1
+            self._trace(machine.name, f"has a damaged disk, {what}")
+
+    def _when_spare(self, machine: Machine, do: Callable[[], None]) -> None:
+        """Do something to the disk of a machine that is down, once the others can do without it."""
         boots, clock = machine.boots, self._network.clock
 
-        def wipe_if_possible() -> None:
+        def do_if_possible() -> None:
             if machine.is_up or machine.boots != boots:
                 return  # somebody was quicker
             if self._can_spare_disk(machine):
-                self._trace(machine.name, "has an empty disk")
-                self._counts["disks_wiped"] += 1
-                machine.disk.wipe(CONFIG_FILE.parent)
-                machine.start()
+                do()
             else:
-                clock.call_later(self._tick_s() / 4, wipe_if_possible)
+                clock.call_later(self._tick_s() / 4, do_if_possible)
 
-        clock.call_later(self._tick_s(), wipe_if_possible)
-        self._undo_later(6 * self._tick_s(), 8 * self._tick_s() + 2, machine.start)
+        clock.call_later(self._tick_s() / 4, do_if_possible)
 
     def _can_spare_disk(self, machine: Machine) -> bool:
         """Does every other voter have on disk all that was ever logged, and no epoch but that one's?
@@ -258,6 +341,18 @@ class Faults:
     def _disk_error(self) -> None:
         operation = self._chance.choice(("write_at", "sync", "sync", "create", "rename", "sync_directory"))
         self._fail(operation, errno.EIO)
+
+    def _disk_unable(self) -> None:
+        """What is written rarely, or only read."""
+        self._fail(self._chance.choice(("read", "read", "truncate", "rename", "unlink", "open")), errno.EIO)
+
+    def _purge(self) -> None:
+        """A task beside the server, or somebody's cron job, removes what newer snapshots made superfluous."""
+        machine = self._victim()
+        replica = machine.server
+        if replica is not None and not machine.is_paused:
+            with suppress(OSError, Killed):
+                persistence.snapshots.purge(machine.mounted, replica.dirs.snap_dir, replica.dirs.log_dir, 3)
 
     def _disk_full(self) -> None:
         self._fail(self._chance.choice(("write_at", "grow", "create")), errno.ENOSPC)
@@ -280,6 +375,23 @@ class Faults:
             disk.stall_s = 0.0
 
         self._undo_later(0.2, 10 * self._tick_s(), mend)
+
+    def _stalled_leader(self) -> None:
+        """The leader's disk stalls, and its links to others break: what they acked is cut off again."""
+        leader = self._leader()
+        if leader is None:
+            return
+        leader.disk.stall_s = self._chance.uniform(0.2, 2) * self._tick_s()
+        links = [each for each in self._network.connections() if leader.network in each.hosts]
+        for connection in links:
+            delay_s = self._chance.uniform(0.0, leader.disk.stall_s)
+            self._network.clock.call_later(delay_s, connection.reset)
+            connection.disturb(trio.current_time() + delay_s)
+
+        def mend() -> None:
+            leader.disk.stall_s = 0.0
+
+        self._undo_later(0.5 * self._tick_s(), 3 * self._tick_s(), mend)
 
     def _clock_step(self) -> None:
         self._victim().clock.wall_offset_ms += self._chance.choice((-1, 1)) * self._chance.randint(1, 10**7)

@@ -13,6 +13,7 @@ from jute.client_records import Stat
 from jute.opcodes import EventType, OpCode
 from jute.txn_records import (
     CloseSessionTxn,
+    CreateContainerTxn,
     CreateSessionTxn,
     CreateTxn,
     DeleteTxn,
@@ -133,9 +134,12 @@ class History:
     def __init__(self) -> None:
         self.last_zxid = 0
         self.entries: dict[int, Entry] = {}  # by zxid, rising
+        self.zxids: list[int] = []  # the same
         self.sessions: dict[int, SessionRecord] = {}
+        self.open_sessions: dict[int, SessionRecord] = {}
         self.paths: dict[str, Versions] = {}
         self.events: list[tuple[int, str, EventType]] = []  # all that watchers for good were to be told
+        self.containers: set[str] = set()  # that are there
         self.members_text: str | None = None  # of the last reconfiguration
         self._put("/", 0, ROOT)
 
@@ -143,6 +147,7 @@ class History:
         header, record, _ = decode_txn(payload)
         entry = Entry(header.zxid, payload, header, record)
         self.entries[header.zxid] = entry
+        self.zxids.append(header.zxid)
         self._apply(header, record)
         self.last_zxid = header.zxid
         return entry
@@ -171,7 +176,8 @@ class History:
     def _apply(self, header: TxnHeader, record: TxnRecord | None) -> None:
         match record:
             case CreateSessionTxn(timeout_ms):
-                self.sessions[header.client_id] = SessionRecord(header.client_id, timeout_ms, header.zxid)
+                opened = SessionRecord(header.client_id, timeout_ms, header.zxid)
+                self.sessions[header.client_id] = self.open_sessions[header.client_id] = opened
             case None | CloseSessionTxn() if header.type == OpCode.CLOSE_SESSION:
                 self._close_session(header)
             case MultiTxn():
@@ -187,6 +193,10 @@ class History:
             case CreateTxn(path, data, _, is_ephemeral, parent_cversion):
                 assert path is not None
                 self._create(header, path, data or b"", is_ephemeral, parent_cversion)
+            case CreateContainerTxn(path, data, _, parent_cversion):
+                assert path is not None
+                self._create(header, path, data or b"", False, parent_cversion)
+                self.containers.add(path)
             case DeleteTxn(path):
                 assert path is not None
                 self._delete(path, header.zxid)
@@ -240,6 +250,7 @@ class History:
         name = path.rpartition("/")[2]
         self._put(parent_of(path), zxid, attrs.evolve(parent, pzxid=zxid, children=parent.children - {name}))
         self._put(path, zxid, None)
+        self.containers.discard(path)
         if node.owner in self.sessions:
             self.sessions[node.owner].ephemerals.pop(path, None)
         self._tell_data(path, zxid, EventType.NODE_DELETED)
@@ -259,6 +270,7 @@ class History:
         if session is None or session.closed_zxid is not None:
             return
         session.closed_zxid = header.zxid
+        del self.open_sessions[header.client_id]
         for path in list(session.ephemerals):
             self._delete(path, header.zxid)
 

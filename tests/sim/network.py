@@ -2,7 +2,7 @@
 
     bytes of a connection arrive in order, later than they were sent, and cut anywhere
     a cut link        one way or both: what is sent waits, as TCP's retransmissions do, until the link is
-                      whole again; who dials waits as well
+                      whole again, and maybe as long again (`retransmits_late`); who dials waits as well
     a reset           both ends fail, at once or as soon as the news arrives; what was under way is lost
     a silent peer     nothing arrives any more, and nobody says so
     a dead process    its system closes its connections; what had been sent still arrives
@@ -15,7 +15,7 @@ same conversation each time. A stream holds at most WINDOW_BYTES that were not r
 import errno
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from random import Random
 
@@ -28,6 +28,7 @@ from tests.sim.virtual_time import VirtualClock
 WINDOW_BYTES = 256 * 1024
 SYN_TIMEOUT_S = 127.0
 RETRANSMISSION_S = (0.05, 0.8)
+RETRANSMISSION_S_MAX = 60.0
 
 
 @attrs.define
@@ -38,6 +39,8 @@ class Link:
     jitter_s: float
     slowness: float = 1.0
     cuts: int = 0  # how many faults cut it at present
+    cut_at: float = 0.0  # the first of them
+    well_from: float = 0.0  # when what the last fault did to it is felt no more
     waiting: list["Pipe"] = attrs.field(factory=list)
 
     def draw_delay(self, chance: Random) -> float:
@@ -65,6 +68,7 @@ class Pipe:
         self.arrived = bytearray()
         self.unread_bytes = 0  # sent and not yet read, wherever they are
         self.held: list[Segment] = []  # did not get through, and wait for the link
+        self.held_since = 0.0
         self.is_silent = False
         self.is_broken = False
         self.is_ended = False  # no more will be sent
@@ -127,13 +131,17 @@ class Pipe:
     def _hold(self, segments: "list[Segment]") -> None:
         if not self.held:
             self.link.waiting.append(self)
+            self.held_since = self.network.clock.now()
         self.held += segments
 
     def link_restored(self) -> None:
         segments, self.held = self.held, []
         if segments and not self.is_broken and not self.is_silent:
             now = self.network.clock.now()
-            arrival = max(self._last_arrival, now + self.network.chance.uniform(*RETRANSMISSION_S))
+            shortest, longest = RETRANSMISSION_S
+            if self.network.retransmits_late:  # the pause between two tries doubles each time
+                longest = max(longest, min(now - self.held_since, RETRANSMISSION_S_MAX))
+            arrival = max(self._last_arrival, now + self.network.chance.uniform(shortest, longest))
             self._depart(segments, arrival)
 
     def wake_reader(self) -> None:
@@ -281,6 +289,10 @@ class Connection:
         for stream in (self.dialled, self.accepted):
             stream.host.streams[stream] = None
 
+    @property
+    def hosts(self) -> "tuple[HostNetwork, HostNetwork]":
+        return self.dialled.host, self.accepted.host
+
     def closed_by(self, stream: VirtualStream) -> None:
         stream.host.streams.pop(stream, None)
         stream.incoming.is_reader_gone = True
@@ -308,6 +320,11 @@ class Connection:
             end.is_reset = True
             end.outgoing.fail()
             end.incoming.fail()
+
+    def disturb(self, until: float) -> None:
+        """Whoever watches is not to expect much of these two until then."""
+        for pipe in (self.dialled.outgoing, self.accepted.outgoing):
+            pipe.link.well_from = max(pipe.link.well_from, until)
 
     def silence(self) -> None:
         """Nothing arrives any more."""
@@ -389,6 +406,10 @@ class HostNetwork:
             return self._connect(network.hosts[host], port)
         raise TimeoutError(errno.ETIMEDOUT, f"{host} does not answer")
 
+    async def is_at(self, stream: trio.abc.Stream, hosts: Collection[str]) -> bool:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        return isinstance(stream, VirtualStream) and stream.peer_name in hosts
+
     def _connect(self, target: "HostNetwork", port: int) -> VirtualStream:
         listener = target.listeners.get(port)
         if listener is None:
@@ -421,6 +442,7 @@ class VirtualNetwork:
         self.clock = clock
         self.chance = chance
         self.cut_anywhere = 0.05  # how often a receiver gets only a part of what arrived
+        self.retransmits_late = False
         self.fingerprint = 0  # of all deliveries so far: when, and how much
         self.hosts: dict[str, HostNetwork] = {}
         self.unanswered: dict[str, list[VirtualStream]] = {}  # by machine that is down: who spoke to it
@@ -456,13 +478,26 @@ class VirtualNetwork:
             self._links[source, target] = link
         return link
 
+    def linked_from(self, one: str, other: str) -> float:
+        """Since when two hosts reach each other as they should, both ways; now or later if they do not."""
+        links = self.link(one, other), self.link(other, one)
+        if any(link.cuts or link.slowness != 1.0 for link in links):
+            return self.clock.now()
+        return max(link.well_from for link in links)
+
     def cut(self, source: str, target: str) -> None:
-        self.link(source, target).cuts += 1
+        link = self.link(source, target)
+        if not link.cuts:
+            link.cut_at = self.clock.now()
+        link.cuts += 1
 
     def restore(self, source: str, target: str) -> None:
         link = self.link(source, target)
         link.cuts -= 1
         if not link.cuts:
+            now = self.clock.now()
+            patience_s = now - link.cut_at if self.retransmits_late else 0.0
+            link.well_from = now + max(RETRANSMISSION_S[1], min(patience_s, RETRANSMISSION_S_MAX))
             waiting, link.waiting = link.waiting, []
             for pipe in waiting:
                 pipe.link_restored()

@@ -11,18 +11,25 @@ import persistence.txn_log
 import server.pipeline
 from jute.client_records import GetDataResponse
 from jute.record import decode
+from persistence.log_format import zxid_of
+from quorum.discovery import ALREADY_ACCEPTED, EpochAgreement, Summary
 from quorum.epochs import EpochKeeper
 from server.replica import Replica
 from server.standalone import Standalone
 from tests.sim.checkers import STANDALONE_EPOCH, Checker
+from tests.sim.disk import OpenedForWriting
 from tests.sim.machines import Machine
 from tests.sim.model import Node
+from tests.sim.stored_history import logs_on
 from tests.sim.virtual_time import PROCESS
 
 
 @contextmanager
-def observed(machines: dict[str, Machine], checker: Checker) -> Iterator[None]:
+def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: bool) -> Iterator[None]:
     """As long as this lasts, `checker` is told what the servers on these machines do."""
+
+    def logs(named: dict[str, object]) -> bool:
+        return observers_log or not named["is_observer"]
 
     def here() -> Machine | None:
         machine = machines.get(PROCESS.get())
@@ -32,7 +39,13 @@ def observed(machines: dict[str, Machine], checker: Checker) -> Iterator[None]:
         machine = here()
         if machine is not None:
             checker.server_logged(machine.name, payloads)  # before it can die in the middle of it
+        file = log._file
         original(log, payloads)
+        file = log._file or file
+        if machine is not None and file is None:  # it was made and finished by this one batch
+            machine.read_its_disk()
+        elif machine is not None and isinstance(file, OpenedForWriting) and file.is_safe:
+            machine.safe_zxids.update(map(zxid_of, payloads))
 
     def apply_txn(original: Callable[..., Any], tree: Any, txn: Any) -> Any:
         machine = here()
@@ -53,13 +66,34 @@ def observed(machines: dict[str, Machine], checker: Checker) -> Iterator[None]:
         if machine is not None:
             machine.counts["terms"] += 1
             checker.server_leads(machine.name, epoch, replica.last_zxid)
+            checker.check_role(machine.name, replica.last_zxid, nodes_of(replica.tree))
+            checker.check_disk(machine.name, machine.disk, must_reach_snapshot=True)
             checker.server_restarts_from(machine.name, replica.last_zxid)
 
     def learn(original: Callable[..., Any], replica: Replica, *args: object, **named: object) -> Any:
         machine = here()
         if machine is not None:
             checker.server_restarts_from(machine.name, replica.last_zxid)
+            checker.check_disk(machine.name, machine.disk, must_reach_snapshot=logs(named))
+            checker.check_role(machine.name, replica.last_zxid, nodes_of(replica.tree))
         return original(replica, *args, **named)
+
+    async def adopt_snapshot(original: Callable[..., Any], replica: Replica) -> None:
+        machine = here()
+        if machine is None:
+            await original(replica)
+            return
+        machine.adopts_snapshot()
+        before = logs_on(machine.disk) if machine.keeps_old_logs else {}
+        await original(replica)
+        machine.read_its_disk()
+        machine.adopted_snapshot(before, replica.tree.last_zxid)
+
+    def load(original: Callable[..., Any], replica: Replica, *args: object) -> None:
+        original(replica, *args)
+        machine = here()
+        if machine is not None:
+            machine.read_its_disk()
 
     def accept(original: Callable[..., None], keeper: EpochKeeper, epoch: int) -> None:
         machine = here()
@@ -67,12 +101,36 @@ def observed(machines: dict[str, Machine], checker: Checker) -> Iterator[None]:
             machine.accepted_epoch = epoch
         original(keeper, epoch)
 
+    def enter(original: Callable[..., None], keeper: EpochKeeper, epoch: int) -> None:
+        machine = here()
+        if machine is not None and machine.server is not None and machine.is_voter:
+            checker.epoch_entered(machine.name, machine.server.last_zxid, machine.holds)
+        original(keeper, epoch)
+
+    def acked(
+        original: Callable[..., bool],
+        agreement: EpochAgreement,
+        server_id: int,
+        theirs: Summary,
+        **named: Any,
+    ) -> bool:
+        machine = here()
+        if machine is not None and theirs.current_epoch != ALREADY_ACCEPTED:
+            promising = machines.get(f"s{server_id}")
+            if promising is not None:
+                checker.epoch_promised(promising.name, agreement.epoch, machine.name, promising.disk.wipes)
+        return original(agreement, server_id, theirs, **named)
+
     with (
         _wrapped(EpochKeeper, "accept", accept),
+        _wrapped(EpochKeeper, "enter", enter),
+        _wrapped(EpochAgreement, "acked", acked),
         _wrapped(persistence.txn_log.TxnLog, "append_batch", append_batch),
         _wrapped(server.pipeline, "apply_txn", apply_txn),
+        _wrapped(Replica, "load", load),
         _wrapped(Replica, "lead", lead),
         _wrapped(Replica, "learn", learn),
+        _wrapped(Replica, "adopt_snapshot", adopt_snapshot),
         _wrapped(Standalone, "order", order),
     ):
         yield

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -18,12 +19,15 @@ from tests.sim.clients import CLIENT_PORT
 from tests.sim.machines import Machine
 from tests.sim.membership_on_disk import CONFIG_FILE, Found, prepare_members
 from tests.sim.network import VirtualStream
+from tests.sim.oracle import ORACLE_FILE
 from tests.sim.scenario import Scenario
+from tests.sim.thresholds import SETTING
 
 DATA_DIR = Path("/data")
 LOG_DIR = Path("/log")
 OBSERVER_MASTER_PORT = 2191
 _PREALLOCATED_BYTES = 16 * 1024
+_REAPED_EVERY_MS = 1500
 _FRONT_LIMITS = FrontLimits(per_address_max=0)
 
 
@@ -39,7 +43,6 @@ def server_config(scenario: Scenario, my_id: int | None, members: Found) -> Serv
         snapshot_compression=scenario.snapshot_compression,
         snapshot_size_factor=scenario.snapshot_size_factor,
         force_snapshot_sync=scenario.force_snapshot_sync,
-        preallocate_bytes=_PREALLOCATED_BYTES,
         txn_log_size_limit_bytes=scenario.log_size_limit_bytes,
         commit_log_count=scenario.commit_log_count,
         digest_enabled=scenario.has_digests,
@@ -53,13 +56,26 @@ def server_config(scenario: Scenario, my_id: int | None, members: Found) -> Serv
         local_sessions_enabled=scenario.has_local_sessions,
         local_sessions_upgrading_enabled=scenario.has_local_sessions,
         skip_acl=scenario.is_reconfigured,
+        oracle_path=ORACLE_FILE if scenario.has_oracle else None,
+        read_only_mode_enabled=scenario.has_read_only_mode,
+        autopurge_interval_hours=1 if scenario.purges else 0,
+        container_check_ms=_REAPED_EVERY_MS,
+        **{"preallocate_bytes": _PREALLOCATED_BYTES, **_limits(scenario)},
     )
+
+
+def _limits(scenario: Scenario) -> dict[str, Any]:
+    """The thresholds that are settings."""
+    return {
+        name.removeprefix(SETTING): value for name, value in scenario.thresholds if name.startswith(SETTING)
+    }
 
 
 def world_of(machine: Machine) -> World:
     return World(
         disk=machine.mounted,
         log_offload=machine.log_offload,
+        log_begin=machine.log_offload.begin,
         snapshot_offload=machine.snapshot_offload,
         random=machine.random,
         clock=machine.clock,
@@ -69,17 +85,21 @@ def world_of(machine: Machine) -> World:
 
 async def run_standalone(scenario: Scenario, machine: Machine) -> None:
     server = Standalone.start(server_config(scenario, None, Found(Ensemble(), None)), world_of(machine))
-    await _serve(machine, server, trio.sleep_forever)
+    await _serve(scenario, machine, server, trio.sleep_forever)
 
 
 async def run_member(scenario: Scenario, machine: Machine) -> None:
     my_id = machine.server_id
     config = server_config(scenario, my_id, prepare_members(machine.mounted, scenario, my_id))
-    member = EnsembleMember.open(config, world_of(machine), machine.network, config_path=CONFIG_FILE)
-    await _serve(machine, member.replica, member.run)
+    member = machine.member = EnsembleMember.open(
+        config, world_of(machine), machine.network, config_path=CONFIG_FILE
+    )
+    await _serve(scenario, machine, member.replica, member.run)
 
 
-async def _serve(machine: Machine, replica: Replica, run: Callable[[], Awaitable[None]]) -> None:
+async def _serve(
+    scenario: Scenario, machine: Machine, replica: Replica, run: Callable[[], Awaitable[None]]
+) -> None:
     machine.server = replica
     front = StreamFront(replica.pipeline, _FRONT_LIMITS, machine.clock)
     replica.fronts.append(front)
@@ -90,6 +110,9 @@ async def _serve(machine: Machine, replica: Replica, run: Callable[[], Awaitable
             serving.start_soon(partial(trio.serve_listeners, partial(_serve_client, front), list(listeners)))
             serving.start_soon(replica.tick)
             serving.start_soon(replica.take_snapshots)
+            serving.start_soon(replica.purge_old_files)
+            if scenario.reaps:
+                serving.start_soon(replica.reap_containers)
             serving.start_soon(run)
 
 

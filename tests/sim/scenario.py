@@ -4,12 +4,14 @@ Swarm mode: each seed draws which kinds of faults there are at all. A run with f
 those than a run with all of them.
 """
 
+from collections.abc import Collection
 from random import Random
 from typing import Literal
 
 import attrs
 
 from tests.sim.clients import Habits
+from tests.sim.thresholds import draw_thresholds
 
 FAULTS = (
     "kill",
@@ -29,6 +31,17 @@ FAULTS = (
     "slow_disk",
     "clock_step",
 )
+# Thought of later, and drawn apart from the others, so that a seed still stands for what it stood for.
+LATER_FAULTS = ("crash_in_recovery", "blackout_in_disk", "disk_unable", "purge", "stalled_leader")
+# Faults and checks that are left out unless asked for, since servers do not pass them yet; with the reason.
+LEFT_OUT: dict[str, str] = {
+    "damage": "a damaged log file that is not the last is taken for a torn one",
+    "crash_in_adoption": "a log that ends before the leader's snapshot stays, and is trusted",
+    "stored_history": "the check: for the same reason",
+    "old_logs": "logs that Apache's servers keep although a leader sent them its tree are trusted",
+    "oracle": "with a synchronised follower a leader whose oracle says 1 may commit alone",
+    "impersonation": "a stranger with a member's id makes a leader resign, and ends all epochs",
+}
 STANDALONE_FAULTS = tuple(
     fault for fault in FAULTS if fault not in ("kill_all", "power_loss_all", "partition", "isolate")
 )
@@ -56,7 +69,6 @@ class Scenario:
     has_observer_masters: bool
     has_local_sessions: bool
     group_lines: tuple[str, ...]  # group.N and weight.N of the configuration: none, and the majority decides
-    zxids_per_epoch: int | None  # after so many a leader resigns, as if the counter were at its end
     delay_s: float
     jitter_s: float
     sync_s: tuple[float, float]
@@ -65,13 +77,30 @@ class Scenario:
     fault_every_s: float
     leader_bias: float  # how often a fault looks for the leader
     habits: tuple[Habits, ...]
+    clock_drift: float  # by how much a machine's clock may run faster or slower than others
+    retransmits_late: bool  # after a long cut TCP's next try may be as far away as the cut was long
+    purges: bool
+    reaps: bool
+    has_stranger: bool  # somebody on the network who is no member
+    impersonates: bool  # and says that it is
+    has_oracle: bool  # of two voters one may go on alone, if it says so
+    has_read_only_mode: bool
+    finds_old_logs: bool  # from a time when Apache's servers used the directories
+    checks_stored_history: bool
+    thresholds: tuple[tuple[str, int], ...]  # sizes that are far smaller than in production
+
+    @property
+    def epochs_are_short(self) -> bool:
+        """A leader resigns when the zxids of its epoch are used up."""
+        return any(name == "quorum.proposals.LAST_COUNTER" for name, _ in self.thresholds)
 
     @property
     def is_ensemble(self) -> bool:
         return self.voters > 1
 
 
-def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenario:
+def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Collection[str] = ()) -> Scenario:
+    """`also` names what there is too of LEFT_OUT."""
     chance = Random(f"scenario {seed}")
     possible = FAULTS if is_ensemble else STANDALONE_FAULTS
     share = chance.choice((0.2, 0.4, 0.7, 1.0))
@@ -84,6 +113,25 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenari
     more = Random(f"scenario {seed}, more")  # what was thought of later: leaves the other draws as they were
     if is_ensemble and not is_reconfigured and more.random() < 0.25:
         faults += ("lost_disk",)
+    has_groups = is_ensemble and not is_reconfigured and more.random() < 0.25
+    group_lines = _draw_groups(more, voters) if has_groups else ()
+    # After so many a leader resigns, as if the counter of its epoch were at its end.
+    zxids_per_epoch = more.choice((60, 300, 1000)) if is_ensemble and more.random() < 0.15 else None
+    later = Random(f"scenario {seed}, later")
+    faults += tuple(fault for fault in LATER_FAULTS if later.random() < share)
+    is_damaged, is_crashed = later.random() < 0.5, later.random() < share
+    if "damage" in also and is_damaged and is_ensemble and not is_reconfigured:
+        faults += ("damage",)
+    reaps = later.random() < 0.3
+    has_stranger = is_ensemble and later.random() < 0.3
+    has_oracle = is_ensemble and not is_reconfigured and not group_lines and later.random() < 0.15
+    has_oracle = has_oracle and "oracle" in also
+    if has_oracle:  # whose disk is lost or damaged must not be the one that goes on alone
+        voters, faults = 2, tuple(fault for fault in faults if fault not in ("lost_disk", "damage"))
+    # Ids of local sessions come from the wall clock, and a clock set back repeats them.
+    has_local_sessions = is_ensemble and "clock_step" not in faults and later.random() < 0.25
+    if "crash_in_adoption" in also and is_crashed:
+        faults += ("crash_in_adoption",)
     return Scenario(
         seed=seed,
         duration_s=duration_s,
@@ -103,12 +151,8 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenari
         is_reconfigured=is_reconfigured,
         leader_serves=not is_ensemble or chance.random() < 0.9,
         has_observer_masters=chance.random() < 0.3,
-        # Ids of local sessions come from the wall clock, and a clock set back repeats them.
-        has_local_sessions=is_ensemble and "clock_step" not in faults and chance.random() < 0.2,
-        group_lines=(
-            _draw_groups(more, voters) if is_ensemble and not is_reconfigured and more.random() < 0.25 else ()
-        ),
-        zxids_per_epoch=more.choice((60, 300, 1000)) if is_ensemble and more.random() < 0.15 else None,
+        has_local_sessions=has_local_sessions,
+        group_lines=group_lines,
         delay_s=delay_s,
         jitter_s=delay_s * chance.choice((0.1, 1, 5)),
         sync_s=chance.choice(((0.0001, 0.0008), (0.0005, 0.01), (0.002, tick_ms / 10_000))),
@@ -118,11 +162,28 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenari
         leader_bias=chance.choice((0.0, 0.3, 0.8)),
         habits=tuple(
             attrs.evolve(
-                _draw_habits(chance, tick_ms, reconfigures=0.05 if is_reconfigured and not number else 0.0),
+                habits := _draw_habits(
+                    chance, tick_ms, reconfigures=0.05 if is_reconfigured and not number else 0.0
+                ),
+                cuts_off=0.15 if later.random() < 0.2 else habits.cuts_off,
                 watches_for_good=more.choice((0.0, 0.0, 0.02, 0.1)),
+                containers=0.3 if reaps else 0.0,
+                accepts_read_only=has_local_sessions and number % 2 == 0,
             )
             for number in range(clients)
         ),
+        clock_drift=later.choice((0.0, 0.0001, 0.01)),
+        retransmits_late=later.random() < 0.3,
+        purges=later.random() < 0.3,
+        reaps=reaps,
+        has_stranger=has_stranger,
+        impersonates=has_stranger and "impersonation" in also,
+        has_oracle=has_oracle,
+        has_read_only_mode=has_local_sessions and later.random() < 0.6,
+        finds_old_logs="old_logs" in also and later.random() < 0.4,
+        checks_stored_history="stored_history" in also,
+        thresholds=draw_thresholds(later)
+        + ((("quorum.proposals.LAST_COUNTER", zxids_per_epoch),) if zxids_per_epoch else ()),
     )
 
 

@@ -16,18 +16,24 @@ from random import Random
 import attrs
 import trio
 
-import quorum.proposals
+from quorum.quorum_verifiers import verifier_of
 from quorum.server_lines import read_config_text
 from server.leading import LeadingPipeline
 from tests.sim.checkers import Checker, Violation
 from tests.sim.clients import Client
 from tests.sim.faults import Faults
+from tests.sim.leftovers import leftovers
 from tests.sim.machines import Machine
+from tests.sim.membership_on_disk import first_members
 from tests.sim.network import VirtualNetwork
 from tests.sim.observed import nodes_of, observed
+from tests.sim.oracle import Oracle
 from tests.sim.programs import run_member, run_standalone
 from tests.sim.scenario import Scenario
+from tests.sim.strangers import Stranger
+from tests.sim.thresholds import shrunk
 from tests.sim.virtual_time import Freezer, VirtualClock, run_repeatably
+from tests.sim.watchman import Watchman
 
 Print = Callable[[str], None]
 _FAULTS_SHARE = 0.8  # of the time; the rest is for mending and for the end
@@ -50,15 +56,12 @@ def simulate(scenario: Scenario, print_trace: Print | None = None) -> Report:
     gc.collect()
     gc.disable()
     freeze, gc.freeze = gc.freeze, _nothing  # a server makes its tree permanent; here it is not
-    last_counter = quorum.proposals.LAST_COUNTER
-    if scenario.zxids_per_epoch is not None:
-        quorum.proposals.LAST_COUNTER = scenario.zxids_per_epoch
     try:
-        run_repeatably(simulation.run, scenario.seed)
+        with shrunk(scenario.thresholds):
+            run_repeatably(simulation.run, scenario.seed)
     except* Violation:
         pass
     finally:
-        quorum.proposals.LAST_COUNTER = last_counter
         gc.freeze = freeze
         gc.enable()
     return simulation.report(time.process_time() - started)
@@ -76,7 +79,13 @@ class Simulation:
         self._ended_at = 0.0
         self.counts: Counter[str] = Counter()
         self._everything: trio.CancelScope | None = None
-        self._checker = Checker(trio.current_time, self._stop, has_local_sessions=scenario.has_local_sessions)
+        self._checker = Checker(
+            trio.current_time,
+            self._stop,
+            has_local_sessions=scenario.has_local_sessions,
+            clock_drift=scenario.clock_drift,
+            checks_stored_history=scenario.checks_stored_history,
+        )
 
     def _stop(self) -> None:
         if self._everything is not None:
@@ -91,12 +100,18 @@ class Simulation:
     async def run(self, clock: VirtualClock) -> None:
         scenario = self._scenario
         self._build(clock)
-        with observed(self._machines, self._checker), trio.CancelScope() as self._everything:
+        watched = observed(self._machines, self._checker, observers_log=scenario.observers_log)
+        with watched, trio.CancelScope() as self._everything:
             async with trio.open_nursery() as nursery:
                 for machine in self._machines.values():
                     nursery.start_soon(machine.live)
                     machine.start()
                 nursery.start_soon(self._faults.watch_over)
+                nursery.start_soon(self._watchman.watch)
+                if self._stranger is not None:
+                    nursery.start_soon(self._stranger.run)
+                if self._oracle is not None:
+                    nursery.start_soon(self._oracle.decide, scenario.tick_ms / 1000)
                 async with trio.open_nursery() as conversations:
                     for client in self._clients:
                         conversations.start_soon(client.run)
@@ -105,6 +120,8 @@ class Simulation:
                     for client in self._clients:
                         client.is_stopping = True
                 await self._until_quiet()
+                if self._stranger is not None:
+                    await self._stranger.leave()
                 self._check_end()
                 nursery.cancel_scope.cancel()
         self._ended_at = trio.current_time()
@@ -121,7 +138,9 @@ class Simulation:
 
         self._network = VirtualNetwork(clock, own(), delay_s=scenario.delay_s, jitter_s=scenario.jitter_s)
         self._network.cut_anywhere = scenario.cut_anywhere
+        self._network.retransmits_late = scenario.retransmits_late
         freezer = Freezer()
+        rates = Random(f"clocks {scenario.seed}")
         names = [f"s{number}" for number in range(1, scenario.voters + scenario.observers + 1)]
         self._machines = {
             name: Machine(
@@ -133,11 +152,14 @@ class Simulation:
                 own(),
                 self.counts,
                 self.trace,
+                1 + scenario.clock_drift * rates.uniform(-1, 1),
             )
             for name in names
         }
         for machine in self._machines.values():
             machine.disk.sync_s = scenario.sync_s
+            machine.keeps_old_logs = scenario.finds_old_logs
+        self._oracle = Oracle(list(self._machines.values()), self.trace) if scenario.has_oracle else None
         client_names = [f"c{number}" for number in range(1, scenario.clients + 1)]
         self._clients = [
             Client(
@@ -163,6 +185,29 @@ class Simulation:
             self.trace,
             self._leader,
         )
+
+        self._stranger: Stranger | None = None
+        if scenario.has_stranger:
+            host = self._network.boot("x1")
+            chance_of_its_own = Random(f"stranger {scenario.seed}")
+            self._stranger = Stranger(host, names, scenario, chance_of_its_own, self.counts, self.trace)
+        self._by_number = {machine.server_id: machine for machine in self._machines.values()}
+        self._members_text: str | None = None
+        self._verifiers = [verifier_of(first_members(scenario))]
+        if scenario.is_ensemble and not scenario.has_oracle:
+            self._checker.holders = self._holders
+        self._watchman = Watchman(scenario, list(self._machines.values()), self._network, self._checker)
+
+    def _holders(self, zxid: int) -> tuple[bool, list[str]]:
+        """Who has a transaction on disk, and are they a quorum? Of a reconfiguration, by both countings."""
+        text = self._checker.history.members_text
+        verifiers = self._verifiers = self._verifiers[-1:]
+        if text is not None and text != self._members_text:
+            self._members_text = text
+            verifiers.append(verifier_of(read_config_text(text)))
+        holding = [number for number, machine in self._by_number.items() if machine.holds(zxid)]
+        is_quorum = all(verifier.contains_quorum(holding) for verifier in verifiers)
+        return is_quorum, [] if is_quorum else [f"s{number}" for number in holding]
 
     def _leader(self) -> Machine | None:
         for machine in self._machines.values():
@@ -220,9 +265,11 @@ class Simulation:
         ]
 
     def _check_end(self) -> None:
-        self._checker.check_end(trio.current_time(), 4 * self._scenario.tick_ms / 1000 + 1)
+        self._checker.check_late_sessions(trio.current_time(), 0.0, 4 * self._scenario.tick_ms / 1000 + 1)
         for machine in self._members():
             assert machine.server is not None
+            for left in leftovers(machine, len(self._machines)):
+                self._checker.note(f"{machine.name} is left with {left}")
             tree = machine.server.tree
             if machine.server.stored.digest_mismatches:
                 self._checker.note(f"{machine.name} has met a digest that is not its tree's")

@@ -12,6 +12,7 @@ nothing of it is acted upon before the process goes on.
 import heapq
 import itertools
 import math
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from random import Random
@@ -84,17 +85,29 @@ class Freezer(trio.abc.Instrument):
 
     def __init__(self) -> None:
         self._held: dict[str, list[tuple[trio.lowlevel.Task, object]]] = {}
+        self._reasons: Counter[str] = Counter()  # how many there are to keep a process frozen
 
     def is_frozen(self, process: str) -> bool:
         return process in self._held
 
     def freeze(self, process: str) -> None:
+        """Hold its tasks until `thaw` was called as often as this."""
         if not self._held:
             trio.lowlevel.add_instrument(self)
         self._held.setdefault(process, [])
+        self._reasons[process] += 1
 
     def thaw(self, process: str) -> None:
-        held = self._held.pop(process, [])
+        self._reasons[process] -= 1
+        if self._reasons[process] <= 0:
+            self.release(process)
+
+    def release(self, process: str) -> None:
+        """Let it go on whatever held it."""
+        self._reasons.pop(process, None)
+        if process not in self._held:
+            return
+        held = self._held.pop(process)
         if not self._held:
             trio.lowlevel.remove_instrument(self)
         for task, message in held:

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from client.errors import NodeExists, NoNode
 from client.paths import parent_of
-from client.session import Session
+from client.requester import Requester
 from client.zkcli.commands.command import Command
 from client.zkcli.commands.subtree import visit_subtree
 from client.zkcli.context import Context
@@ -41,9 +41,9 @@ async def _set_quota(context: Context, line: CommandLine) -> None:
     except CommandFailed as problem:  # said, but no failure
         context.console.err(str(problem))
         return
-    await _check_may_have_quota(context.session, path)
-    await _create_parents(context.session, path)
-    for warning in await _write_limits(context.session, path, limits):
+    await check_may_have_quota(context.session, path)
+    await create_quota_parents(context.session, path)
+    for warning in await write_limits(context.session, path, limits):
         context.console.out(warning)
 
 
@@ -64,7 +64,7 @@ def _limits_of(line: CommandLine) -> Figures:
     return limits
 
 
-async def _check_may_have_quota(session: Session, path: str) -> None:
+async def check_may_have_quota(session: Requester, path: str) -> None:
     """There must be such a node, and no quota above or below it."""
     if await session.exists(path) is None:
         raise CommandFailed(f"{path} does not exist.")
@@ -89,7 +89,7 @@ async def _check_may_have_quota(session: Session, path: str) -> None:
             raise CommandFailed(f"{path} has a parent {ancestor} which has a quota")
 
 
-async def _create_parents(session: Session, path: str) -> None:
+async def create_quota_parents(session: Requester, path: str) -> None:
     made = ""
     for name in quota_path(path).split("/")[1:]:
         made += f"/{name}" if name else ""
@@ -97,24 +97,24 @@ async def _create_parents(session: Session, path: str) -> None:
             await _create_unless_there(session, made)
 
 
-async def _create_unless_there(session: Session, path: str) -> None:
+async def _create_unless_there(session: Requester, path: str) -> None:
     with suppress(NodeExists):  # somebody else may have done it
         await session.create(path, None)
 
 
-async def _write_limits(session: Session, path: str, limits: Figures) -> list[str]:
+async def write_limits(session: Requester, path: str, limits: Figures) -> list[str]:
     """Create the nodes of a quota or change its limits; what is to be said about limits exceeded already."""
     if await session.exists(limit_path(path)) is None:
         await session.create(limit_path(path), limits.encode())
         await session.create(stat_path(path), Figures({"count": 0, "bytes": 0}).encode())
-        return warnings_about(*await _read_quota(session, path))
-    known, use = await _read_quota(session, path)
+        return warnings_about(*await read_quota(session, path))
+    known, use = await read_quota(session, path)
     known.numbers |= {name: value for name, value in limits.numbers.items() if value > NO_LIMIT}
     await session.set_data(limit_path(path), known.encode())
     return warnings_about(known, use)
 
 
-async def _read_quota(session: Session, path: str) -> tuple[Figures, Figures]:
+async def read_quota(session: Requester, path: str) -> tuple[Figures, Figures]:
     """The limits, and how much is used."""
     limits, _ = await session.get_data(limit_path(path))
     use, _ = await session.get_data(stat_path(path))
@@ -138,7 +138,7 @@ async def _list_quota(context: Context, line: CommandLine) -> None:
     path = line.arguments[1]
     context.console.err(f"absolute path is {limit_path(path)}")
     try:
-        limits, use = await _read_quota(context.session, path)
+        limits, use = await read_quota(context.session, path)
     except NoNode:
         context.console.err(f"quota for {path} does not exist.")
         return
@@ -159,14 +159,14 @@ async def _del_quota(context: Context, line: CommandLine) -> None:
             return
         names = [name for letter, (name, _) in _LIMITS.items() if line.has(letter)]
         if names:
-            await _lift_limits(context.session, path, names)
+            await lift_limits(context.session, path, names)
         else:
-            await _delete_quota(context.session, path)
+            await delete_quota(context.session, path)
     except NoNode:
         context.console.err(f"quota for {path} does not exist.")
 
 
-async def _lift_limits(session: Session, path: str, names: list[str]) -> None:
+async def lift_limits(session: Requester, path: str, names: list[str]) -> None:
     data, _ = await session.get_data(limit_path(path))
     try:
         limits = Figures.parse(data)
@@ -176,7 +176,7 @@ async def _lift_limits(session: Session, path: str, names: list[str]) -> None:
     await session.set_data(limit_path(path), limits.encode())
 
 
-async def _delete_quota(session: Session, path: str) -> None:
+async def delete_quota(session: Requester, path: str) -> None:
     """Delete its nodes, and those above that were there for nothing else."""
     above = quota_path(path)
     children, _ = await session.get_children(above)

@@ -5,11 +5,11 @@ from collections.abc import AsyncGenerator
 
 from client.errors import NoNode
 from client.paths import join, validate_path
-from client.session import Session
+from client.requester import Requester
 from client.zkcli.forms import java_sorted
 
 
-async def visit_subtree(session: Session, root: str, *, watch: bool = False) -> AsyncGenerator[str, None]:
+async def visit_subtree(session: Requester, root: str, *, watch: bool = False) -> AsyncGenerator[str, None]:
     """The node, all its children, then the same for what is below each child.
 
     A node that goes away meanwhile is passed over, but the first one must be there.
@@ -30,7 +30,7 @@ async def visit_subtree(session: Session, root: str, *, watch: bool = False) -> 
         stack += reversed(paths)
 
 
-async def list_subtree(session: Session, root: str) -> list[str]:
+async def list_subtree(session: Requester, root: str) -> list[str]:
     """The node and everything below it, parents before children."""
     validate_path(root)
     found = [root]

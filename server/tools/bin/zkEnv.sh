@@ -19,6 +19,9 @@ if [ -z "${ZOOCFGDIR:-}" ]; then
         ZOOCFGDIR="$ZOOBINDIR/../etc/zookeeper"
     fi
 fi
+case "$ZOOCFGDIR" in
+-*) ZOOCFGDIR="./$ZOOCFGDIR" ;; # a path, not an option
+esac
 
 set -a # these files set variables for the server, with or without the word export
 if [ -f "$ZOOCFGDIR/zookeeper-env.sh" ]; then

@@ -206,6 +206,26 @@ def test_going_on_with_other_servers(cli: Cli, shell_server: Server) -> None:
     assert "zookeeper" in printed
 
 
+def test_quotas(cli: Cli) -> None:
+    root, _, name = cli.hosts.partition("/")
+    plant(cli)
+    shell, path = Cli(root), f"/{name}/app"
+    assert shell.fails(1, "listquota", path) == f"{path}: there is no quota"
+    assert shell.ok("setquota", path, "--count", "100", "--hard-bytes", "9000") == ""
+    told = shell.json("listquota", path)
+    assert told == {"limits": {"count": 100, "hard_bytes": 9000}, "use": {"count": 3, "bytes": 18}}
+    assert shell.ok("listquota", path).splitlines()[-2:] == ["count = 3", "bytes = 18"]
+    assert "less than the existing" in shell.run("setquota", path, "--count", "1").stderr
+    assert "which has a quota" in shell.fails(1, "setquota", f"{path}/db", "--count", "5")
+    assert shell.ok("delquota", path, "--count") == ""
+    assert shell.json("listquota", path)["limits"] == {"hard_bytes": 9000}
+    assert shell.ok("delquota", path) == ""
+    assert shell.fails(1, "delquota", path) == f"{path}: there is no quota"
+    assert "name a limit" in shell.fails(2, "setquota", path)
+    assert "leave the chroot out" in cli.fails(2, "listquota", "/app")
+    assert "cannot have one" in shell.fails(1, "setquota", "/zookeeper/quota", "--count", "5")
+
+
 # --- Searches.
 
 

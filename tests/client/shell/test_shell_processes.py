@@ -20,7 +20,7 @@ from zk_servers import CHECKOUT, start_server
 from client.shell.completion import candidates
 from tests.client.shell.cli_runner import Cli
 
-COMMAND = [sys.executable, "-c", "from server.cli import main; main()", "cli"]
+COMMAND = [sys.executable, "-c", "from server.command import main; main()", "cli"]
 SECONDS_MAX = 30.0
 
 
@@ -46,7 +46,7 @@ def start(cli: Cli) -> Iterator[Start]:
 def test_a_single_command_imports_no_more_than_it_needs(cli: Cli) -> None:
     """Above all not Trio, which takes longer than all the rest."""
     program = (
-        "import atexit, sys; from server.cli import main\n"
+        "import atexit, sys; from server.command import main\n"
         "heavy = {'trio', 'rich', 'prompt_toolkit', 'ssl', 'asyncio', 'subprocess', 'structlog'}\n"
         "atexit.register(lambda: print(sorted(heavy & set(sys.modules))))\n"
         "main()"
@@ -92,14 +92,38 @@ def test_changes_as_json_lines(cli: Cli, start: Start, tmp_path: Path) -> None:
 
 def wait_for_watch(cli: Cli) -> None:
     """Return once the server knows a watch."""
-    host, _, port = cli.hosts.partition("/")[0].partition(":")
     deadline = time.monotonic() + SECONDS_MAX
-    while time.monotonic() < deadline:
-        with socket.create_connection((host, int(port))) as connection:
-            connection.sendall(b"wchs")
-            if b"Total watches:0" not in connection.makefile("rb").read():
-                return
-    raise AssertionError("nobody watches")
+    while "Total watches:0" in ask_word(cli, b"wchs"):
+        assert time.monotonic() < deadline, "nobody watches"
+
+
+def test_a_slow_script_keeps_its_session(cli: Cli, start: Start) -> None:
+    """While it waits for its next line the session is pinged."""
+    process = start("--session-timeout", "4", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(b"create -e /e\n")
+    process.stdin.flush()
+    assert read_line(process) == b"/e\n"
+    owner = cli.json("stat", "/e")["ephemeral_owner"]
+    before = requests_of(cli, owner)
+    deadline = time.monotonic() + SECONDS_MAX
+    while requests_of(cli, owner) == before:
+        assert time.monotonic() < deadline
+    process.stdin.close()
+    assert process.wait(SECONDS_MAX) == 0
+
+
+def requests_of(cli: Cli, session: str) -> str:
+    """How many requests of a session the server has counted."""
+    (line,) = [line for line in ask_word(cli, b"cons").splitlines() if f"sid={session}," in line]
+    return line.partition("recved=")[2].partition(",")[0]
+
+
+def ask_word(cli: Cli, word: bytes) -> str:
+    host, _, port = cli.hosts.partition("/")[0].partition(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(word)
+        return connection.makefile("rb").read().decode()
 
 
 def test_ctrl_c_ends_a_watch_with_its_session(cli: Cli, start: Start) -> None:
@@ -220,7 +244,7 @@ def test_a_lost_session_ends_the_command() -> None:
     """The lock went with the session: nobody may go on as if it were held."""
     with start_server("triokeeper", {"tickTime": 100}) as server:
         cli = Cli(server.host_port)
-        words = [*COMMAND, "-s", cli.hosts, "--session-timeout", "0.4", "lock", "/l", "--"]
+        words = [*COMMAND, "-s", cli.hosts, "--session-timeout", "2", "lock", "/l", "--"]
         words += ["sh", "-c", "echo in; exec sleep 1000"]
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=CHECKOUT) as holder:
             assert read_line(holder) == b"in\n"

@@ -13,8 +13,9 @@ from client.status.answers import ServerFacts
 from client.status.members import Member
 from client.status.report import Report, ServerReport, Verdict
 from client.status.rich_table import rich_table
-from client.status.show import Screen, keep_showing, show_once
+from client.status.show import CLEAR, Screen, keep_showing, show_once
 from client.status.table import EXPENDABLE, HEADINGS, fitting_columns
+from tests.client.fake_terminal import FakeTerminal
 
 UP = Report((ServerReport(Member(1, ("zk1", 2181)), ServerFacts(mode="standalone")),))
 DOWN = Report((ServerReport(Member(1, ("zk1", 2181)), problem="zk1:2181: Connection refused"),))
@@ -72,3 +73,22 @@ def test_the_coloured_table_says_the_same() -> None:
 def test_a_narrow_screen_shows_what_matters_most(width: int, left_out: set[str]) -> None:
     columns = {HEADINGS[index] for index in fitting_columns(DOWN, width)}
     assert set(HEADINGS) - columns == left_out
+
+
+@pytest.mark.parametrize("has_rich", [True, False])
+async def test_a_person_sees_the_latest_report(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, has_rich: bool
+) -> None:
+    """In colours where rich is installed; else the screen is cleared in between."""
+    terminal = FakeTerminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    if not has_rich:
+        monkeypatch.setattr("client.status.show.find_spec", lambda name: None)
+    screen = Screen(as_json=False)
+    screen.show(UP)
+    assert "the server is serving" in terminal.getvalue()
+    with trio.move_on_after(3):
+        await keep_showing(looking(UP, DOWN), screen, 2)
+    assert "no server can be reached" in terminal.getvalue()
+    assert (CLEAR in terminal.getvalue()) is not has_rich

@@ -3,7 +3,7 @@
     run zkServer.sh start-foreground       the command; this is what runs if there is no such line
     host zoo2                              the machine's name
     uid 1000                               who runs it, after any change of user
-    file /data/myid 3                      a file that is there; \\n in its text is a new line
+    file /data/myid 3                      a file that is there; \\n in its text is a new line, \\0 a zero
     owner /data 999                        who a path belongs to; the files of `file` are the user's own
     readonly /conf                         a directory that this user cannot write
     NAME=value                             a variable
@@ -84,7 +84,7 @@ def _planned(lines: list[str]) -> Iterator[str]:
             case ["uid", uid]:
                 machine.uid = int(uid)
             case ["file", path, text]:
-                machine.files[path] = text.replace("\\n", "\n").encode()
+                machine.files[path] = text.replace("\\n", "\n").replace("\\0", "\0").encode()
             case ["owner", path, uid]:
                 machine.owners[path] = int(uid)
             case ["readonly", path]:

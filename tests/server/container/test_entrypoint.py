@@ -1,5 +1,6 @@
 """The entrypoint on a real file system: owners, users, files, and the server it becomes."""
 
+import errno
 import os
 import signal
 import socket
@@ -134,6 +135,110 @@ def test_a_file_that_cannot_be_written_stops_a_server_only(
     assert capfd.readouterr().err == "/conf/zoo.cfg is not written: Is a directory\n"
 
 
+def test_a_refused_environment_makes_no_directories(machine: Machine, handed_over: list[Path]) -> None:
+    with pytest.raises(Refused, match="ZOO_TICK_TIME=abc"):
+        prepare(SERVER, {"ZOO_TICK_TIME": "abc", "ZOO_DATA_DIR": "/elsewhere"}, machine)
+
+    assert not machine.real("/elsewhere").exists()
+    assert handed_over == []
+
+
+def test_a_link_in_the_place_of_a_new_file_is_not_followed(machine: Machine, handed_over: list[Path]) -> None:
+    """Whoever can write to the volume could otherwise choose a file for root to write."""
+    victim = machine.real("/victim")
+    victim.write_text("precious")
+    machine.real("/data/.myid.new").symlink_to(victim)
+
+    prepare(SERVER, {}, machine)
+
+    assert victim.read_text() == "precious"
+    assert machine.real("/data/myid").read_text() == "1\n"
+
+
+def test_what_a_start_that_was_cut_short_left_is_no_obstacle(
+    machine: Machine, handed_over: list[Path]
+) -> None:
+    machine.real("/conf/.zoo.cfg.new").write_text("dataDir=/da")
+    machine.real("/conf/.zoo.cfg.new").chmod(0o400)
+
+    prepare(SERVER, {}, machine)
+
+    assert os.listdir(machine.real("/conf")) == ["zoo.cfg"]
+
+
+def test_a_file_is_on_disk_before_it_has_its_name(
+    machine: Machine, handed_over: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that loses its power leaves no empty zoo.cfg, which would win at the next start."""
+    steps: list[str] = []
+    rename = Path.rename
+
+    def synced(file: int) -> None:
+        steps.append(f"sync {Path(os.readlink(f'/proc/self/fd/{file}')).name}")
+
+    def renamed(source: Path, target: Path) -> Path:
+        steps.append(f"rename {source.name} of {source.stat().st_size > 0} size")
+        return rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+
+    prepare(SERVER, {}, machine)
+
+    assert steps == [
+        "sync .zoo.cfg.new",
+        "rename .zoo.cfg.new of True size",
+        "sync conf",
+        "sync .myid.new",
+        "rename .myid.new of True size",
+        "sync data",
+    ]
+
+
+def test_a_full_disk_leaves_no_half_of_a_file(
+    machine: Machine, handed_over: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_file: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+
+    with pytest.raises(Refused, match=r"\(No space left on device\): make room on that volume"):
+        prepare(SERVER, {}, machine)
+    assert os.listdir(machine.real("/conf")) == []
+
+
+def test_a_file_to_be_mounted_that_does_not_exist_is_explained(
+    machine: Machine, handed_over: list[Path]
+) -> None:
+    """Docker makes a directory then, on the host and in the container."""
+    machine.real("/conf/zoo.cfg").mkdir()
+
+    with pytest.raises(Refused, match="which Docker makes where a file to be mounted does not exist"):
+        prepare(SERVER, {}, machine)
+
+
+@pytest.mark.parametrize("path", ["/conf/zoo.cfg", "/data/myid"])
+def test_a_file_that_cannot_be_read_is_named(machine: Machine, handed_over: list[Path], path: str) -> None:
+    machine.real(path).symlink_to(machine.real(path))
+
+    with pytest.raises(Refused, match=rf"{path} cannot be read \(Too many levels of symbolic links\)"):
+        prepare(SERVER, {}, machine)
+
+
+@pytest.mark.parametrize("variable", ["ZOO_CFG_dataDir", "ZOO_CFG_EXTRA", "ZOOKEEPER_DATA_DIR"])
+def test_the_data_directory_that_counts_gets_the_id_and_the_user(
+    machine: Machine, handed_over: list[Path], variable: str
+) -> None:
+    value = "dataDir=/elsewhere" if variable == "ZOO_CFG_EXTRA" else "/elsewhere"
+    more = {"ZOOKEEPER_SERVER_ID": "1"} if variable.startswith("ZOOKEEPER") else {}
+
+    prepare(SERVER, {variable: value} | more, machine)
+
+    assert machine.real("/elsewhere/myid").read_text() == "1\n"
+    assert machine.real("/elsewhere") in handed_over
+
+
 def test_a_directory_that_cannot_be_written_is_named() -> None:
     """In a process of its own, so that root can be somebody else for once."""
 
@@ -185,16 +290,21 @@ def test_root_hands_the_directories_over_and_becomes_the_servers_user(tmp_path: 
     (tmp_path / "version-2").mkdir()
     (tmp_path / "version-2" / "log.1").touch()
     os.symlink("/etc/passwd", tmp_path / "link")
+    outside = tmp_path.with_name("outside")
+    (outside / "folder").mkdir(parents=True)
+    os.symlink(outside, tmp_path / "version-2" / "way-out")
 
     def is_another_user() -> bool:
-        entrypoint.become_user([tmp_path])
+        entrypoint.become_user([tmp_path / "missing", tmp_path, tmp_path / "version-2" / "way-out"])
         ids = {*os.getresuid(), *os.getresgid(), *os.getgroups()}
         return ids == {1000}
 
     assert holds_in_a_child(is_another_user)
     assert (tmp_path / "version-2" / "log.1").stat().st_uid == 1000
     assert tmp_path.stat().st_uid == 1000
+    assert (tmp_path / "link").lstat().st_uid == 1000
     assert Path("/etc/passwd").stat().st_uid == 0, "links are not followed"
+    assert (outside.stat().st_uid, (outside / "folder").stat().st_uid) == (0, 0)
 
 
 def test_a_root_that_may_not_change_its_user_is_told_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,23 @@ start()
         assert server.returncode == 0
 
 
+def test_an_entrypoint_hears_signals_before_the_rest_is_imported() -> None:
+    program = """\
+from server import command
+from server.container import process_one
+def ended():
+    print("click" in sys.modules, "attrs" in sys.modules)
+    sys.exit()
+process_one.end_on_signals = ended
+sys.argv = ["triokeeper", "entrypoint"]
+command.main()
+"""
+    with pid_1(program) as process:
+        out, _ = process.communicate(timeout=60)
+
+        assert (process.returncode, out) == (0, "False False\n")
+
+
 def test_a_signal_that_comes_while_the_server_is_being_started_is_not_lost(tmp_path: Path) -> None:
     """It waits across the exec, and ends the server before it serves anybody."""
     file = write_zoo_cfg(tmp_path, "dataDir=DIR/data\nclientPort=0")

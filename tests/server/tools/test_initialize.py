@@ -62,3 +62,24 @@ def test_a_directory_that_cannot_be_made(home: Path, capsys: pytest.CaptureFixtu
 
     assert main([], script_environment(home)) == 1
     assert capsys.readouterr().err == f"{home}/data/myid: Not a directory\n"
+
+
+def test_a_link_is_replaced_and_what_it_leads_to_stays(home: Path) -> None:
+    (home / "data").mkdir()
+    (home / "disk").mkdir()
+    (home / "disk" / "log.1").touch()
+    (home / "data" / "version-2").symlink_to(home / "disk")
+    (home / "log").mkdir()
+    (home / "log" / "version-2").touch()
+
+    assert main(["--force"], script_environment(home)) == 0
+
+    assert files(home) == {*NEW, "disk", "disk/log.1"}
+    assert not (home / "data" / "version-2").is_symlink()
+    assert (home / "log" / "version-2").is_dir()
+
+
+def test_the_id_that_is_used_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--myid=3"], script_environment(home))
+
+    assert capsys.readouterr().out == "Using myid of 3\n"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from server.tools.kafka_server import is_server, start, stop, with_flags
+from server.tools.kafka_server import signal_number, start, stop, with_flags
+from server.tools.server_process import is_server
 from tests.server.tools.script_environment import script_environment, stand_in
 
 
@@ -98,6 +99,14 @@ def test_stop_signals_every_server(tmp_path: Path) -> None:
     assert stop([], {}, proc, lambda pid, number: sent.append((pid, number))) == 0
     assert stop([], {"SIGNAL": "KILL"}, proc, lambda pid, number: sent.append((pid, number))) == 0
     assert sent == [(7, 15), (9, 15), (7, 9), (9, 9)]
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("TERM", 15), ("term", 15), ("SIGINT", 2), ("9", 9), ("_DFL", None), ("999", None), ("0", None)],
+)
+def test_a_signal_is_named_as_for_kill(name: str, number: int | None) -> None:
+    assert signal_number(name) == number
 
 
 def test_nothing_to_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

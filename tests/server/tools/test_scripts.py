@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from server.cli import main as command_line
 from server.tools.installing import write_scripts
 from server.tools.scripts import SCRIPTS, main
+from tests.server.tools.script_environment import script_environment, write_config
 from tests.server.tools.snapshot_files import write_snapshot
 
 SHELLS = ["sh", "bash"]
@@ -92,6 +93,14 @@ def test_environment_files_are_sourced_as_shell(home: Path) -> None:
     assert shown["JVMFLAGS"] == "-Da=b -Dgiven=1"
     assert (shown["SERVER_JVMFLAGS"], shown["ZOO_LOG_DIR"]) == ("-Dc=d", "/var/log/zk")
     assert shown["TRIOKEEPER_ENV_SOURCED"] == "yes"
+
+
+def test_a_conf_directory_may_look_like_an_option(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "-conf").mkdir()
+    (home / "-conf" / "java.env").write_text("MINE=yes\n")
+    monkeypatch.chdir(home)
+
+    assert run(home / "bin" / "zkServer.sh", "--config", "-conf", "status")["MINE"] == "yes"
 
 
 def test_a_script_may_be_linked_to(home: Path, tmp_path: Path) -> None:
@@ -271,6 +280,23 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"),
+    [(">&-", 0, ""), (">/dev/full", 1, "zkServer.sh: No space left on device\n"), ("2>&-", 0, "")],
+)
+def test_output_that_goes_nowhere(tmp_path: Path, redirection: str, code: int, said: str) -> None:
+    program = "import sys; from server.tools.scripts import main; sys.exit(main(sys.argv[1:]))"
+    environ = script_environment(tmp_path) | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    write_config(tmp_path)
+    command = shlex.join([sys.executable, "-c", program, "run", "zkServer.sh", "version"])
+
+    done = subprocess.run(
+        ["sh", "-c", f"{command} {redirection}"], env=environ, check=False, capture_output=True, text=True
+    )
+
+    assert (done.returncode, done.stderr.partition("zoo.cfg\n")[2]) == (code, said)
 
 
 def test_what_a_terminal_cannot_show_is_no_error(tmp_path: Path) -> None:

@@ -338,7 +338,9 @@ def test_a_zxid_may_be_written_as_java_reads_numbers(text: str, zxid: int) -> No
     assert read_zxid(text) == zxid
 
 
-@pytest.mark.parametrize("text", ["zz", "", "1f", "09", "-1", "-0x5"])
+@pytest.mark.parametrize(
+    "text", ["9223372036854775808", "0x8000000000000000", "zz", "", "1f", "09", "-1", "-0x5"]
+)
 def test_a_zxid_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     code, out, err = run(capsys, "-c", f"--zxid={text}", write_log(tmp_path, ENTRIES))
 

@@ -7,18 +7,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from server.tools import zk_server
+from server.tools import four_letter_word, server_process, zk_server
 from server.tools.zk_server import main
 from tests.server.tools.script_environment import script_environment, stand_in, write_config
 
-UNTIL_KILLED = "exec sleep 600"
+UNTIL_KILLED = "while :; do sleep 0.05; done"
 FOREGROUND = """
-import os, sys
+import os, signal, sys
+if "HELD_BACK" in os.environ:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 from server.tools.zk_server import main
 sys.exit(main(["start-foreground"], os.environ))
 """
@@ -66,6 +68,40 @@ def test_status_tells_the_mode(home: Path, capsys: pytest.CaptureFixture[str], m
         f"Mode: {mode}",
     ]
     assert code == 0
+
+
+def test_status_of_a_server_that_says_nothing(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(four_letter_word, "SECONDS_MAX", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        write_config(home, clientPort=silent.getsockname()[1], clientPortAddress="127.0.0.1")
+
+        assert main(["status"], script_environment(home)) == 1
+    assert capsys.readouterr().out.endswith("Error contacting service. It is probably not running.\n")
+
+
+@pytest.mark.parametrize(("seconds_max", "bytes_max"), [(0.05, 1 << 40), (60.0, 1000)])
+def test_status_of_a_server_whose_answer_does_not_end(
+    home: Path, monkeypatch: pytest.MonkeyPatch, seconds_max: float, bytes_max: int
+) -> None:
+    """It neither takes the time that each piece grants anew, nor the memory for all of them."""
+    monkeypatch.setattr(four_letter_word, "SECONDS_MAX", seconds_max)
+    monkeypatch.setattr(four_letter_word, "ANSWER_BYTES_MAX", bytes_max)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection, suppress(OSError):
+                while True:
+                    connection.sendall(b"Mode: standalone\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        write_config(home, clientPort=listener.getsockname()[1], clientPortAddress="127.0.0.1")
+
+        assert main(["status"], script_environment(home)) == 1
+        thread.join()
 
 
 def test_status_of_a_server_that_does_not_serve(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,6 +262,7 @@ def test_a_process_of_another_user(
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "kill", forbidden)
+    monkeypatch.setattr(server_process, "command_line", lambda _pid: [])
     (home / "zk.pid").write_text("7")
     environ = script_environment(home, ZOOPIDFILE=str(home / "zk.pid"))
 
@@ -238,7 +275,29 @@ def test_a_process_of_another_user(
     assert capsys.readouterr().out == "Starting zookeeper ... already running as process 7.\n"
 
 
-@pytest.mark.parametrize("content", ["none", "0", "99999999", "²"])
+def test_another_program_that_got_the_pid_is_left_alone(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As when a container starts anew on the same volume."""
+    stand_in(home, "exit 0")
+    pid_file = home / "zk.pid"
+    environ = script_environment(home, ZOOPIDFILE=str(pid_file))
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as stranger:
+        pid_file.write_text(str(stranger.pid))
+        assert main(["stop"], environ) == 0
+        captured = capsys.readouterr()
+        assert captured.out == "Stopping zookeeper ... STOPPED\n"
+        assert captured.err.endswith(f"process {stranger.pid} is another program and goes on\n")
+        assert not pid_file.exists()
+
+        pid_file.write_text(str(stranger.pid))
+        main(["start"], environ)
+        assert capsys.readouterr().out == "Starting zookeeper ... FAILED TO START\n"
+
+    assert stranger.returncode == 0
+
+
+@pytest.mark.parametrize("content", ["none", "0", "-1", "99999999", "²"])
 def test_a_pid_file_without_a_pid(home: Path, capsys: pytest.CaptureFixture[str], content: str) -> None:
     pid_file = home / "zk.pid"
     pid_file.write_text(content)
@@ -252,9 +311,8 @@ def test_a_server_that_does_not_end(
 ) -> None:
     monkeypatch.setattr(zk_server, "STOP_SECONDS_MAX", 0.01)
     program = "import signal, sys; signal.signal(15, signal.SIG_IGN); print(flush=True); sys.stdin.read()"
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    command = [sys.executable, "-c", program, f"{home}/conf/zoo.cfg"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         (home / "zk.pid").write_text(str(process.pid))
@@ -284,9 +342,10 @@ def test_start_foreground_becomes_the_server(home: Path) -> None:
     assert process.returncode == 3
 
 
-def test_without_exec_signals_reach_the_server(home: Path) -> None:
+@pytest.mark.parametrize("more", [{}, {"HELD_BACK": "by a container's entrypoint"}])
+def test_without_exec_signals_reach_the_server(home: Path, more: dict[str, str]) -> None:
     stand_in(home, "trap 'exit 9' TERM; echo up; while :; do sleep 0.01; done")
-    environ = script_environment(home, ZOO_NOEXEC="yes") | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    environ = script_environment(home, ZOO_NOEXEC="yes", **more) | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
     with subprocess.Popen(
         [sys.executable, "-c", FOREGROUND],

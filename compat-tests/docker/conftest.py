@@ -1,0 +1,45 @@
+"""An engine, the image and a place to run containers; brought up if they are not there."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from docker.client import DockerClient
+from docker_containers import Box, Lab, open_lab
+
+from scripts.docker_engine import engine
+from scripts.docker_image import IMAGE, build_image
+
+
+@pytest.fixture(scope="session")
+def docker_client() -> Iterator[DockerClient]:
+    with engine() as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def image(docker_client: DockerClient) -> str:
+    """Built from this checkout, unless TRIOKEEPER_IMAGE names one to test as it is."""
+    named = os.environ.get("TRIOKEEPER_IMAGE")
+    if named is None:
+        build_image(docker_client)
+    return named or IMAGE
+
+
+@pytest.fixture
+def lab(docker_client: DockerClient, image: str) -> Iterator[Lab]:
+    with open_lab(docker_client, image) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def shared_lab(docker_client: DockerClient, image: str) -> Iterator[Lab]:
+    """For what all tests of a file look at together."""
+    with open_lab(docker_client, image) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def plain(shared_lab: Lab) -> Box:
+    """`docker run triokeeper`, with nothing said: only to look at."""
+    return shared_lab.run()

@@ -47,12 +47,15 @@ class BlockingSession(Requester):
         """Try one server after the other until one accepts the session; raises TimeoutError."""
         deadline = time.monotonic() + wait_s
         hosts = random.sample(self.servers.hosts, len(self.servers.hosts))
+        share_s = min(
+            self._conversation.connect_timeout_s, wait_s / len(hosts)
+        )  # so that all have their turn
         while True:
             for address in hosts:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     raise self._not_reached(wait_s)
-                if self._connect_to(address, min(left_s, self._conversation.connect_timeout_s)):
+                if self._connect_to(address, min(left_s, share_s)):
                     return
             time.sleep(max(0.0, min(ROUND_PAUSE_S, deadline - time.monotonic())))
 
@@ -62,6 +65,9 @@ class BlockingSession(Requester):
             self._socket = socket.create_connection(address, timeout_s)
         except OSError as problem:
             self.last_problem = ConnectionError(f"{host_port(*address)}: {problem.strerror or problem}")
+            return False
+        except UnicodeError:
+            self.last_problem = ConnectionError(f"{host_port(*address)}: no host can have this name")
             return False
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setblocking(False)

@@ -13,6 +13,8 @@ async def open_tcp(host: str, port: int) -> trio.abc.Stream:
         return await trio.open_tcp_stream(host, port)
     except OSError as problem:
         raise ConnectionError(f"{host_port(host, port)}: {_reason(problem)}") from problem
+    except UnicodeError as problem:
+        raise ConnectionError(f"{host_port(host, port)}: no host can have this name") from problem
 
 
 def _reason(problem: OSError) -> str:

@@ -155,6 +155,11 @@ class Conversation:
         if not self.state.is_over:
             self._end(State.CLOSED)
 
+    def withdraw(self, request: AnyRequest) -> None:
+        """Nobody waits for it any more: if it has not been sent, it never is. Credentials stay."""
+        if request in self._queue and request.op is not OpCode.AUTH:
+            self._queue.remove(request)
+
     def fail_queued(self) -> None:
         """Nobody can be reached: who waits is told so."""
         while self._queue:

@@ -4,8 +4,8 @@
         path, stat = await session.create("/task-", b"", mode=CreateMode.EPHEMERAL_SEQUENTIAL)
 
 Requests of several tasks are sent in the order of the calls, without waiting for each other's answers. While
-no server is connected they wait; they fail with ConnectionLost when the connection ends before their answer,
-and when all servers were tried in vain.
+no server is connected they wait, and one that is cancelled then is never sent; they fail with ConnectionLost
+when the connection ends before their answer, and when all servers were tried in vain.
 """
 
 import random
@@ -134,6 +134,7 @@ class Session(Requester):
         finally:
             for request in asked:
                 self._waiting.pop(request, None)
+                self._conversation.withdraw(request)  # which does nothing unless this task was cancelled
 
     def _leave(self) -> None:
         self._conversation.abandon()

@@ -9,12 +9,14 @@ from typing import Any, NoReturn
 import click
 
 from client.connect_string import ConnectString, InvalidConnectString, parse_connect_string
+from client.option_types import Seconds
 from client.paths import InvalidPath
 from client.requester import DEFAULT_TIMEOUT_MS
 from client.shell.blocking_shell import BlockingShell
 from client.shell.command_table import ShellCommands, takes_its_time
 from client.shell.script import run_script
 from client.shell.shell import Settings, Shell
+from client.standard_streams import open_missing_streams
 from client.status.default_address import default_address
 
 WAIT_S = 5.0
@@ -35,7 +37,10 @@ def _parse_auths(
     for text in texts:
         if ":" not in text:
             raise click.BadParameter(f"{text!r}: expected SCHEME:CREDENTIALS, e.g. digest:user:password")
-    return tuple((scheme, auth.encode()) for scheme, _, auth in (text.partition(":") for text in texts))
+    return tuple(
+        (scheme, auth.encode(errors="surrogateescape"))
+        for scheme, _, auth in (text.partition(":") for text in texts)
+    )
 
 
 @click.group(
@@ -50,13 +55,20 @@ def _parse_auths(
     help="Default: this machine's.",
 )
 @click.option(
-    "--wait", "wait_s", default=WAIT_S, show_default=True, metavar="SECONDS", help="For a server to answer."
+    "--wait",
+    "wait_s",
+    default=WAIT_S,
+    show_default=True,
+    type=Seconds(0),
+    metavar="SECONDS",
+    help="For a server to answer.",
 )
 @click.option(
     "--session-timeout",
     "session_timeout_s",
     default=DEFAULT_TIMEOUT_MS / 1000,
     show_default=True,
+    type=Seconds(0.001),
     metavar="SECONDS",
 )
 @click.option("-r", "--read-only", is_flag=True, help="A server without a quorum will do.")
@@ -92,6 +104,7 @@ def cli(
       3    no server answered in time
       127  there is no such command
     """
+    open_missing_streams()
     settings = Settings(servers, wait_s, int(session_timeout_s * 1000), read_only, auths, as_json)
     if ctx.invoked_subcommand is not None and not takes_its_time(ctx.invoked_subcommand):
         ctx.obj = BlockingShell(settings)

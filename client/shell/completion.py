@@ -23,7 +23,7 @@ WORDS = sorted([*COMMANDS, *ALIASES, "help", "quit", "exit"])
 
 def prompting_reader(shell: TrioShell) -> Reader:
     prompts: PromptSession[str] = PromptSession(
-        completer=ShellCompleter(shell), history=_history(), complete_while_typing=False
+        completer=ShellCompleter(shell), history=kept_history(), complete_while_typing=False
     )
 
     def read_in_thread(prompt: str) -> str:
@@ -36,13 +36,14 @@ def prompting_reader(shell: TrioShell) -> Reader:
     return read
 
 
-def _history() -> History:
+def kept_history() -> History:
     """Kept between shells, in the user's state directory, if that can be had."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    file = Path(base) / "triokeeper" / "cli_history"
     try:
+        base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        file = Path(base) / "triokeeper" / "cli_history"
         file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError:
+        file.open("ab").close()
+    except (OSError, RuntimeError):  # it cannot be written; or a user without a home
         return InMemoryHistory()
     return FileHistory(str(file))
 

@@ -24,12 +24,20 @@ def read_text(name: str) -> str:
 
 
 def write_bytes(name: str, data: bytes) -> None:
-    """All of it or nothing: a file is replaced once the new one is complete."""
+    """All of it or nothing: a file is replaced once the new one is complete, and keeps its permissions.
+
+    What is no regular file, such as /dev/stdout or a pipe, is written to as it is.
+    """
     if name == STANDARD:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
-    target = Path(name)
+    target = Path(name).resolve()  # a link stays one
+    if target.exists() and not target.is_file():
+        target.write_bytes(data)
+        return
     written = target.with_name(f".{target.name}.writing")
     written.write_bytes(data)
+    if target.exists():
+        written.chmod(target.stat().st_mode)
     written.replace(target)

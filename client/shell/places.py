@@ -11,7 +11,7 @@ So a file is never taken for a node, nor a node for a file.
 import attrs
 
 from client.connect_string import ConnectString, parse_connect_string
-from client.paths import validate_path
+from client.paths import InvalidPath, validate_path
 
 _SCHEME = "zk://"
 _FILE = "file:"
@@ -48,4 +48,7 @@ def parse_place(text: str) -> NodePlace | FilePlace:
         path = slash + path or "/"
         validate_path(path)
         return NodePlace(path, parse_connect_string(hosts))
-    return FilePlace(text.removeprefix(_FILE))
+    name = text.removeprefix(_FILE)
+    if not name:
+        raise InvalidPath(f'"{text}" names neither a node nor a file')
+    return FilePlace(name)

@@ -17,6 +17,7 @@ import click
 from client.connect_string import ConnectString, InvalidConnectString
 from client.errors import ServerError
 from client.paths import InvalidPath
+from client.printable import printable
 from client.requester import Requester
 from client.shell.acl_text import InvalidAclText
 from client.shell.failures import EXIT_BROKEN_PIPE, EXIT_REFUSED, EXIT_USAGE, CommandFailed, failure_of
@@ -75,7 +76,7 @@ class Shell(ABC):
 
     def complain(self, failure: CommandFailed) -> int:
         if str(failure):
-            click.echo(str(failure), err=True)
+            self.note(str(failure))
         return failure.exit_code
 
     async def add_auth(self, scheme: str, auth: bytes) -> None:
@@ -91,16 +92,20 @@ class Shell(ABC):
     # --- Output.
 
     def out(self, text: str = "") -> None:
-        click.echo(text)
+        """A line. `color` keeps click from removing escape sequences from what goes into a pipe."""
+        click.echo(printable(text) if sys.stdout.isatty() else text, color=True)
 
     def out_json(self, value: object) -> None:
         """One line, for the next program; over several for a person."""
         click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None))
 
     def out_data(self, data: bytes) -> None:
-        """Bytes as they are; on a terminal, the prompt begins on a line of its own."""
-        click.echo(data, nl=sys.stdout.isatty() and not data.endswith(b"\n"))
+        """Bytes as they are; on a terminal, harmless text, with the prompt on a line of its own."""
+        if sys.stdout.isatty():
+            click.echo(printable(data.decode(errors="backslashreplace")), nl=not data.endswith(b"\n"))
+        else:
+            click.echo(data, nl=False)
 
     def note(self, text: str) -> None:
         """Something to know that is no result."""
-        click.echo(text, err=True)
+        click.echo(printable(text) if sys.stderr.isatty() else text, err=True)

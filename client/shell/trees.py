@@ -110,7 +110,7 @@ def from_json(text: str) -> dict[str, Node]:
     """What `to_json` wrote, or somebody by hand. Raises InvalidTreeFile."""
     try:
         document = json.loads(text)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise InvalidTreeFile(f"no JSON: {problem}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InvalidTreeFile(f'expected an object with "format": "{FORMAT}" and "nodes"')

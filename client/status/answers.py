@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 import attrs
 
+from client.printable import printable
+
 NOT_SERVING = "not currently serving requests"
 NOT_ALLOWED = "is not executed because it is not in the whitelist"
 QUORUM_MODES = frozenset({"leader", "follower", "observer", "standalone"})
@@ -43,7 +45,7 @@ def parse_srvr(text: str) -> ServerFacts:
     latency = lines.get("Latency min/avg/max", "").split("/")
     has_latency = len(latency) == 3
     return ServerFacts(
-        mode=lines.get("Mode"),
+        mode=printable(lines["Mode"]) if "Mode" in lines else None,
         version=brief_version(lines.get("Zookeeper version")),
         zxid=_integer(lines.get("Zxid"), 16),
         connections=_integer(lines.get("Connections")),

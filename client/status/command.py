@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from client.connect_string import InvalidConnectString, parse_connect_string
+from client.option_types import Seconds
+from client.standard_streams import open_missing_streams
 from client.status.default_address import default_address
 from client.status.report import Verdict
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from client.status.members import Address
 
 WAIT_PAUSE_S = 0.25
+EXIT_BROKEN_PIPE = 141  # as a shell tells of SIGPIPE
 
 
 class WrongUse(click.UsageError):
@@ -49,19 +52,15 @@ def _usage_errors() -> Iterator[None]:
 @click.argument("servers", required=False, metavar="[HOST:PORT,...]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of the table.")
 @click.option("--ready", is_flag=True, help="Only: does this one server serve, in a quorum? Says nothing.")
-@click.option(
-    "--wait", "wait_s", type=click.FloatRange(0), metavar="SECONDS", help="Wait for exit code 0, so long."
-)
+@click.option("--wait", "wait_s", type=Seconds(0), metavar="SECONDS", help="Wait for exit code 0, so long.")
 @click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
-@click.option(
-    "--every", "every_s", default=2.0, show_default=True, type=click.FloatRange(0.1), help="With --watch."
-)
+@click.option("--every", "every_s", default=2.0, show_default=True, type=Seconds(0.1), help="With --watch.")
 @click.option(
     "--timeout",
     "timeout_s",
     default=3.0,
     show_default=True,
-    type=click.FloatRange(0.05),
+    type=Seconds(0.05),
     help="For each server.",
 )
 def status(
@@ -86,6 +85,7 @@ def status(
       3  no server can be reached
       64 wrong arguments
     """
+    open_missing_streams()
     if ready and (watch or as_json):
         raise click.UsageError("--ready says nothing: it goes neither with --watch nor with --json")
     if watch and wait_s is not None:
@@ -95,7 +95,11 @@ def status(
         if len(addresses) != 1:
             raise click.UsageError("--ready is about one server: name one HOST:PORT")
         sys.exit(_wait_until_ready(addresses[0], wait_s or 0.0, timeout_s))
-    sys.exit(_show(addresses, as_json, wait_s, every_s if watch else None, timeout_s))
+    try:
+        sys.exit(_show(addresses, as_json, wait_s, every_s if watch else None, timeout_s))
+    except BrokenPipeError:  # click would end with 1, which means that a member is missing
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_BROKEN_PIPE)
 
 
 def _addresses(servers: str | None) -> "list[Address]":

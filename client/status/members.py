@@ -14,6 +14,7 @@ import attrs
 
 Address = tuple[str, int]
 
+PORT_MAX = 65535
 WILDCARDS = frozenset({"", "0.0.0.0", "::", "0:0:0:0:0:0:0:0"})
 _LINE = re.compile(r"^server\.(\d+)=(.*)$", re.MULTILINE)
 
@@ -50,7 +51,7 @@ def _client_address(line: str, asked_port: int, hosts: Counter[str]) -> Address 
     if not has_client or not client.strip():
         return (host, asked_port) if hosts[host] == 1 else None  # on one host, each has a port of its own
     bind, _, port = client.strip().rpartition(":")
-    if not port.isdigit():
+    if not (port.isascii() and port.isdigit()) or not 0 < int(port) <= PORT_MAX:
         return None
     bind = bind.strip("[]")
     return (host if bind in WILDCARDS else bind), int(port)

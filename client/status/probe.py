@@ -138,6 +138,6 @@ async def _resolved(address: Address) -> frozenset[Address]:
     """The addresses that a name stands for; the name itself if it stands for nothing."""
     try:
         found = await trio.socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, UnicodeError):
         return frozenset({address})
     return frozenset((str(entry[4][0]), address[1]) for entry in found)

@@ -13,7 +13,7 @@ def ready_verdict(host: str, port: int, timeout_s: float) -> Verdict:
     """ALL_IN if it serves as a part of a quorum, NO_QUORUM if it is up without, else UNREACHABLE."""
     try:
         facts = _ask(host, port, timeout_s)
-    except OSError:
+    except (OSError, UnicodeError):  # the latter: no host can have this name
         return Verdict.UNREACHABLE
     return Verdict.ALL_IN if facts.is_serving else Verdict.NO_QUORUM
 

@@ -158,3 +158,14 @@ def test_what_needs_an_event_loop_is_a_mistake() -> None:
 
     with pytest.raises(AssertionError, match="only an event loop"):
         run_to_end(wait_for_ever())
+
+
+def test_a_silent_server_leaves_time_for_the_others(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It accepts and says nothing; the session's time alone would let it use up the whole wait."""
+    monkeypatch.setattr("random.sample", lambda hosts, count: list(hosts))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hosts = f"127.0.0.1:{silent.getsockname()[1]},{server.host_port}"
+        session = BlockingSession(parse_connect_string(hosts), 30_000)
+        session.connect(1.0)
+        assert session.state is State.CONNECTED
+        session.close()

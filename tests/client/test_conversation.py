@@ -645,3 +645,12 @@ def test_whatever_a_server_sends_every_request_gets_one_answer(data: st.DataObje
     answered = [output for output in conversation.take_outputs() if not isinstance(output, WatchedEvent)]
     assert sorted(map(id, answered)) == sorted(map(id, asked))
     assert all(request.is_done for request in asked)
+
+
+def test_requests_are_answered_after_watches_were_set_again() -> None:
+    talk = PureTalk()
+    talk.ask(requests.exists(Chroot(), "/", True))
+    talk.lose_connection()
+    talk.connect()
+    for _ in range(2):
+        assert talk.ask(requests.exists(Chroot(), "/", False)) is not None

@@ -290,6 +290,7 @@ async def test_refused_credentials_are_told(nursery: trio.Nursery) -> None:
 async def test_a_caller_that_gives_up_disturbs_nobody(nursery: trio.Nursery) -> None:
     network = Network(nursery, a=Served().serve)
     async with open_session("a", connect=network.connect) as session:
+        await session.wait_connected(10)
         with trio.CancelScope() as scope:
             scope.cancel()
             await session.create("/given-up")
@@ -338,3 +339,16 @@ async def test_a_session_survives_a_restart_of_its_server(server: Server) -> Non
         await trio.to_thread.run_sync(server.restart)
         await session.wait_connected(20)
         await session.set_data(path, b"still here")
+
+
+async def test_a_request_that_is_cancelled_before_it_is_sent_is_never_sent(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    served = Served()
+    network = Network(nursery)
+    async with open_session("a,b,c", connect=network.connect) as session:
+        with trio.move_on_after(0):
+            await session.create("/never")
+        network.hosts = dict.fromkeys("abc", served.serve)
+        await session.wait_connected(60)
+        assert await session.exists("/never") is None

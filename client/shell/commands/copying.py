@@ -9,6 +9,7 @@ from client import requests
 from client.acls import OPEN_ACL_UNSAFE
 from client.errors import NodeExists, NoNode, ServerError
 from client.multi import ANY_VERSION, Create, Delete, SetData
+from client.option_types import VERSION
 from client.paths import Chroot, join
 from client.requester import Requester
 from client.requests import AnyRequest
@@ -118,11 +119,13 @@ async def mirror_command(
 
     Ephemerals are neither copied nor deleted.
     """
-    goal = parse_place(target)
-    tree, is_whole = await read_place(shell, parse_place(source), with_acl=with_acl)
+    origin, goal = parse_place(source), parse_place(target)
+    if isinstance(origin, NodePlace) and isinstance(goal, NodePlace):
+        _refuse_overlap(shell, origin, goal)
+    tree, is_whole = await read_place(shell, origin, with_acl=with_acl)
     if not is_whole and not keep:
         raise CommandFailed("the source could not be read as a whole; --keep copies what can be read")
-    present, _ = await read_place(shell, goal, with_acl=with_acl, may_lack=True)
+    present, is_goal_whole = await read_place(shell, goal, with_acl=with_acl, may_lack=True)
     steps = plan(tree, present, deletes=not keep)
     _show_steps(shell, steps)
     if dry_run:
@@ -133,7 +136,18 @@ async def mirror_command(
         await apply_steps(await shell.session(goal.servers), goal.path, steps, is_new=False)
         if has_sequential(step.path for step in steps if step.kind is Kind.CREATE):
             shell.note(COUNTERS_NOTE)
-    return 0 if is_whole else EXIT_REFUSED
+    return 0 if is_whole and is_goal_whole else EXIT_REFUSED
+
+
+def _refuse_overlap(shell: Shell, origin: NodePlace, goal: NodePlace) -> None:
+    """A mirror into its own source would grow with each run; one onto its parent would delete the source."""
+    servers = [place.servers or shell.servers for place in (origin, goal)]
+    if not set(servers[0].hosts) & set(servers[1].hosts):
+        return
+    paths = [at.chroot.to_server(place.path) for at, place in zip(servers, (origin, goal), strict=True)]
+    inner, outer = (f"{path.rstrip('/')}/" for path in sorted(paths, key=len, reverse=True))
+    if inner.startswith(outer):
+        raise CommandFailed(f"{origin} and {goal}: one is a part of the other; cp -r copies", EXIT_USAGE)
 
 
 def _show_steps(shell: Shell, steps: list[Step]) -> None:
@@ -228,7 +242,7 @@ async def export_command(shell: Shell, path: str, file: str) -> None:
 @shell_command("import")
 @click.argument("file")
 @click.argument("path")
-@click.option("-v", "--version", default=ANY_VERSION, help="Only if the node has this version.")
+@click.option("-v", "--version", default=ANY_VERSION, type=VERSION, help="Only if the node has this version.")
 @click.option("-c", "--create", is_flag=True, help="Create the node if it is not there.")
 async def import_command(shell: Shell, file: str, path: str, version: int, create: bool) -> None:
     """Replace a node's data by a file's, byte for byte; - is standard input."""

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import trio
 
-from client.errors import BadVersion
+from client.errors import BadVersion, ServerError
 from client.shell.command_table import shell_command
-from client.shell.failures import EXIT_USAGE, CommandFailed
+from client.shell.failures import EXIT_USAGE, CommandFailed, failure_of
 from client.shell.shell import Shell
 
 
@@ -44,6 +44,9 @@ async def edit_command(shell: Shell, path: str) -> None:
             await session.set_data(path, edited, stat.version)
         except BadVersion:
             raise CommandFailed(f"{path}: somebody changed it meanwhile; your text is in {file}") from None
+        except ServerError as error:
+            failure = failure_of(error)
+            raise CommandFailed(f"{failure}; your text is in {file}", failure.exit_code) from None
     _remove(file)
 
 

@@ -2,41 +2,41 @@
 
 The lock is Kazoo's recipe, and Kazoo's locks on the same path exclude ours: every contender has an ephemeral
 sequential node below the path; the one with the smallest number holds the lock, each other waits for the one
-before it. If the session is lost the lock is lost, so the command is ended.
+before it. If the session is lost the lock is lost, so the command is ended. A session without a connection
+counts as lost after a while: a quorum elsewhere gives the lock to the next one, and cannot tell us.
 """
 
 import os
 import re
 import signal
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 import click
 import trio
 
-from client.errors import ServerError
-from client.events import WatchedEvent
+from client.errors import NoNode, ServerError
+from client.option_types import Seconds
 from client.paths import join
 from client.session import Session
 from client.shell.command_table import shell_command
 from client.shell.commands.writing import create_parents
 from client.shell.failures import EXIT_NO_SUCH_COMMAND, EXIT_NOBODY_SERVING, CommandFailed
 from client.shell.trio_shell import TrioShell
-from jute.opcodes import CreateMode, KeeperState
+from jute.opcodes import CreateMode
 
 _SEQUENCE = re.compile(r"(-?\d{10})\Z")
-_LOST = (KeeperState.EXPIRED, KeeperState.AUTH_FAILED, KeeperState.CLOSED)
 SIGNAL_EXIT_BASE = 128
 TERMINATION_S = 10.0
+RELEASE_S = 2.0
 
 
 @shell_command("lock", context_settings={"ignore_unknown_options": True})
 @click.argument("path")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(0), metavar="SECONDS", help="Give up then: exit code 1."
-)
+@click.option("--timeout", "timeout_s", type=Seconds(0), metavar="SECONDS", help="Give up then: exit code 1.")
 async def lock_command(shell: TrioShell, path: str, command: tuple[str, ...], timeout_s: float | None) -> int:
     """Run COMMAND while holding the lock PATH, and end with its exit code.
 
@@ -45,15 +45,8 @@ async def lock_command(shell: TrioShell, path: str, command: tuple[str, ...], ti
     """
     session = await shell.session()
     await create_parents(session, join(path, "lock"))
-    lost = trio.Event()
-
-    def hear(event: WatchedEvent) -> None:
-        changed.set()
-        if event.state in _LOST:
-            lost.set()
-
     changed = _Bell()
-    with shell.listening(hear):
+    with shell.listening(lambda event: changed.set()):
         node, _ = await session.create(
             join(path, f"{uuid.uuid4().hex}__lock__"),
             os.uname().nodename.encode(),
@@ -64,9 +57,9 @@ async def lock_command(shell: TrioShell, path: str, command: tuple[str, ...], ti
                 await _wait_for_turn(session, path, node, changed)
             if waiting.cancelled_caught:
                 raise CommandFailed(f"{path}: somebody else held the lock for {timeout_s:g} s")
-            return await _run(command, lost)
+            return await _run(command, session, changed)
         finally:
-            with trio.move_on_after(2, shield=True):
+            with trio.CancelScope(shield=True):
                 await _release(session, node)
 
 
@@ -105,7 +98,22 @@ def _number(name: str) -> int:
     return int(found[1])
 
 
-async def _run(command: tuple[str, ...], lost: trio.Event) -> int:
+async def _until_lost(session: Session, changed: _Bell) -> None:
+    """Return once the session is over, or may be.
+
+    The connection is given up after two thirds of the session's time, so a third of it is left to reconnect.
+    """
+    while not session.state.is_over:
+        if session.state.is_connected:
+            await changed.wait()
+            continue
+        with trio.move_on_after(session.negotiated_timeout_ms / 1000 / 3) as without_connection:
+            await changed.wait()
+        if without_connection.cancelled_caught:
+            return
+
+
+async def _run(command: tuple[str, ...], session: Session, changed: _Bell) -> int:
     """The command's exit code. It is ended if the lock is lost, and never outlives it.
 
     Signals that would end us are passed on to it.
@@ -118,26 +126,28 @@ async def _run(command: tuple[str, ...], lost: trio.Event) -> int:
                 f"cannot run {command[0]}: {problem.strerror}", EXIT_NO_SUCH_COMMAND
             ) from None
         try:
-            code = await _wait_for(process, lost, signals)
+            code = await _wait_for(process, signals, partial(_until_lost, session, changed))
         finally:
             with trio.CancelScope(shield=True):
                 await _end(process)
-    if lost.is_set():
+    if code is None:
         said = "the session, and with it the lock, was lost: the command was ended"
         raise CommandFailed(said, EXIT_NOBODY_SERVING)
     return code if code >= 0 else SIGNAL_EXIT_BASE - code
 
 
-async def _wait_for(process: trio.Process, lost: trio.Event, signals: AsyncIterator[int]) -> int:
-    """Until it ends or the lock is lost."""
-    code = 0
+async def _wait_for(
+    process: trio.Process, signals: AsyncIterator[int], until_lost: Callable[[], Awaitable[None]]
+) -> int | None:
+    """Its exit code once it ends, or None when the lock is lost."""
+    code: int | None = None
 
     async def pass_on() -> None:
         async for number in signals:
             process.send_signal(number)
 
     async def heed_loss() -> None:
-        await lost.wait()
+        await until_lost()
         nursery.cancel_scope.cancel()
 
     async with trio.open_nursery() as nursery:
@@ -163,5 +173,9 @@ async def _end(process: trio.Process) -> None:
 
 
 async def _release(session: Session, node: str) -> None:
-    with suppress(ServerError):  # then it goes with the session
-        await session.delete(node)
+    """Delete the node or, if that cannot be done now, end the session that it belongs to."""
+    with trio.move_on_after(RELEASE_S), suppress(ServerError):
+        with suppress(NoNode):
+            await session.delete(node)
+        return
+    await session.close()

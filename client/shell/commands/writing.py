@@ -8,7 +8,8 @@ from client import requests
 from client.acls import OPEN_ACL_UNSAFE
 from client.errors import NoAuth, NodeExists, NoNode, NotEmpty
 from client.multi import ANY_VERSION, Delete
-from client.paths import parent_of
+from client.option_types import MILLISECONDS, VERSION
+from client.paths import parent_of, validate_path
 from client.requester import Requester
 from client.requests import Request
 from client.shell.acl_text import parse_acl
@@ -31,7 +32,7 @@ SERVERS_OWN = frozenset({"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quo
 @click.option("-s", "--sequential", is_flag=True, help="A number is added to the name.")
 @click.option("-c", "--container", is_flag=True, help="It goes when its last child has gone.")
 @click.option(
-    "-t", "--ttl", "ttl_ms", type=click.IntRange(1), metavar="MS", help="It goes when unchanged for so long."
+    "-t", "--ttl", "ttl_ms", type=MILLISECONDS, metavar="MS", help="It goes when unchanged for so long."
 )
 @click.option("-p", "--parents", is_flag=True, help="Create what is missing above it, too.")
 @click.option("--acl", "acl_text", metavar="ACL", help="E.g. world:anyone:r,digest:user:hash:cdrwa")
@@ -81,6 +82,7 @@ def create_mode(ephemeral: bool, sequential: bool, container: bool, ttl: bool) -
 
 async def create_parents(session: Requester, path: str) -> None:
     """Create the nodes above a path that are missing."""
+    validate_path(path, is_sequential=True)  # which may end in a slash
     missing = []
     above = parent_of(path)
     while above != "/" and await session.exists(above) is None:
@@ -92,14 +94,14 @@ async def create_parents(session: Requester, path: str) -> None:
 
 
 def read_data(argument: str) -> bytes:
-    """What an argument means as data."""
-    return read_bytes(STANDARD) if argument == STANDARD else argument.encode()
+    """What an argument means as data: its bytes, whether they are UTF-8 or not."""
+    return read_bytes(STANDARD) if argument == STANDARD else argument.encode(errors="surrogateescape")
 
 
 @shell_command("set")
 @click.argument("path")
 @click.argument("data")
-@click.option("-v", "--version", default=ANY_VERSION, help="Only if the node has this version.")
+@click.option("-v", "--version", default=ANY_VERSION, type=VERSION, help="Only if the node has this version.")
 @json_option
 async def set_command(shell: Shell, path: str, data: str, version: int) -> None:
     """Replace a node's data. DATA of - is read from standard input."""
@@ -112,7 +114,7 @@ async def set_command(shell: Shell, path: str, data: str, version: int) -> None:
 @click.argument("path")
 @click.option("-r", "--recursive", is_flag=True, help="All of the subtree.")
 @click.option("-f", "--force", is_flag=True, help="No error if it is not there.")
-@click.option("-v", "--version", default=ANY_VERSION, help="Only if the node has this version.")
+@click.option("-v", "--version", default=ANY_VERSION, type=VERSION, help="Only if the node has this version.")
 async def rm_command(shell: Shell, path: str, recursive: bool, force: bool, version: int) -> int:
     """Delete a node."""
     session = await shell.session()

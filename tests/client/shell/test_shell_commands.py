@@ -379,3 +379,40 @@ def test_a_lock_passes_the_exit_code_on(cli: Cli) -> None:
     assert cli.run("lock", "/l", "--", "sh", "-c", "exit 7").exit_code == 7
     assert cli.run("lock", "/l", "--", "sh", "-c", "kill -9 $$").exit_code == 137
     assert cli.ok("ls", "/l") == "", "nothing is left behind"
+
+
+def test_an_edit_of_a_node_that_went_away_is_kept(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plant(cli)
+    editor = tmp_path / "editor.py"
+    editor.write_text(
+        "import sys; from kazoo.client import KazooClient\n"
+        "other = KazooClient(sys.argv[1]); other.start(); other.delete('/app/log'); other.stop()\n"
+        "open(sys.argv[2], 'w').write('mine')\n"
+    )
+    monkeypatch.setenv("VISUAL", f"{sys.executable} {editor} {cli.hosts}")
+    said = cli.fails(1, "edit", "/app/log")
+    assert said.startswith("/app/log: no such node; your text is in ")
+    assert Path(said.rpartition(" ")[2]).read_text() == "mine"
+
+
+def test_a_mirror_and_its_source_do_not_overlap(cli: Cli) -> None:
+    plant(cli)
+    before = cli.ok("ls", "-R", "/")
+    hosts, slash, chroot = cli.hosts.partition("/")
+    for source, target in [("/app/log", "/app"), ("/app", "/app/log"), ("/", "/x"), ("/app", "/app")]:
+        assert "one is a part of the other" in cli.fails(2, "mirror", source, target)
+    assert "one is a part" in cli.fails(2, "mirror", f"zk://{hosts}{slash}{chroot}/app/log", "/app")
+    assert cli.ok("ls", "-R", "/") == before
+    assert cli.run("mirror", "/app", "/app2").exit_code == 0, "only the beginning of the name is the same"
+
+
+def test_a_mirror_that_could_not_see_all_of_its_target_says_so(cli: Cli) -> None:
+    cli.ok("create", "/from")
+    cli.ok("create", "/from/a", "new")
+    cli.ok("create", "/to")
+    cli.ok("create", "/to/a", "old", "--acl", "world:anyone:cda")
+    result = cli.run("mirror", "/from", "/to")
+    assert result.exit_code == 1
+    assert "not allowed by the ACL" in result.stderr

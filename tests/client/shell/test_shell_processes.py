@@ -255,3 +255,31 @@ def test_a_lost_session_ends_the_command() -> None:
             assert holder.wait(SECONDS_MAX) == 3
             assert holder.stderr is not None
             assert b"was lost: the command was ended" in holder.stderr.read()
+
+
+def test_a_lock_ends_with_the_last_server() -> None:
+    """A server that does not come back in time may have been replaced by others, who gave the lock away."""
+    with start_server("triokeeper", {"tickTime": 100}) as server:
+        words = [*COMMAND, "-s", server.host_port, "--session-timeout", "0.6", "lock", "/l", "--"]
+        words += ["sh", "-c", "echo in; exec sleep 1000"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=CHECKOUT) as holder:
+            assert read_line(holder) == b"in\n"
+            server.kill9()
+            assert holder.wait(SECONDS_MAX) == 3
+            assert holder.stderr is not None
+            assert b"was lost: the command was ended" in holder.stderr.read()
+
+
+@pytest.mark.parametrize("words", [["get", "/x"], ["grep", "red", "/"]])
+def test_data_cannot_command_a_terminal(cli: Cli, start: Start, words: list[str]) -> None:
+    """A pipe gets every byte; a terminal is shown what it would have obeyed."""
+    cli.ok("create", "/x", "\x1b[31mred\udcff")
+    ours, theirs = pty.openpty()
+    process = start(*words, stdout=theirs)
+    os.close(theirs)
+    assert process.wait(SECONDS_MAX) == 0
+    seen = os.read(ours, 65536)
+    os.close(ours)
+    assert b"\\x1b[31mred" in seen
+    assert b"\x1b" not in seen
+    assert b"\x1b[31mred" in cli.run(*words).stdout_bytes

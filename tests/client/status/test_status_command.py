@@ -120,3 +120,13 @@ def test_members_that_are_gone(ensemble: Ensemble) -> None:
     assert run(ensemble[2].host_port, "--ready").exit_code == 2
     ensemble.spawn(1, 3)
     assert run(ensemble[2].host_port, "--wait", "60").exit_code == 0
+
+
+def test_a_reader_that_has_seen_enough_is_no_missing_member(server: Server) -> None:
+    words = [sys.executable, "-c", "from server.cli import main; main()", "status", server.host_port]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=CHECKOUT) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.wait(30) == 141
+        assert process.stderr.read() == b""

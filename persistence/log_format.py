@@ -133,10 +133,9 @@ def claimed_entry_size(data: bytes, at: int) -> int:
 
 def is_whole_but_for_its_length(data: bytes) -> bool:
     """Do all but the length of an entry, which must be wrong, stand in `data` from its start to its end?"""
-    payload = data[_entry_head.size : -1]
-    if len(payload) < TXN_HEADER_BYTES or data[-1] != _END_MARK:
+    if len(data) < ENTRY_OVERHEAD_BYTES + TXN_HEADER_BYTES or data[-1] != _END_MARK:
         return False
-    return adler32(payload) == int(_entry_head.unpack_from(data)[0])
+    return adler32(data[_entry_head.size : -1]) == int(_entry_head.unpack_from(data)[0])
 
 
 class EntryScanner:

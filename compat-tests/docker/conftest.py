@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from docker.client import DockerClient
@@ -9,6 +10,19 @@ from docker_containers import Box, Lab, open_lab
 
 from scripts.docker_engine import engine
 from scripts.docker_image import IMAGE, build_image
+
+
+# The docker package leaves sockets to the garbage collector, which finds them in whichever test it likes.
+_LEFT_OPEN = (
+    "ignore:Exception ignored in. <socket.socket fd=.*family=1:pytest.PytestUnraisableExceptionWarning"
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings(_LEFT_OPEN))
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ Apache's files have no mark, and 0 for the database, which nobody reads. Ours sa
 and by how much they grow. The mark is written with each batch, behind it, and written over by the next: where
 a checksum would be, in front of a length of zero, so that for Apache the file ends there. It shows that the
 last batch was written to its end, and where that batch began; without it nobody could tell entries that were
-synced and lost from those of a write that a crash interrupted.
+synced and lost from those of a write that a crash interrupted. A batch that ends fewer than 12 bytes before
+the end of a sector has none: the next batch writes over it, and a crash might do so in one sector of two.
 
 Pure: bytes in, entries out. What an ill-formed end means is decided in torn_tail.py and by the readers.
 """
@@ -37,6 +38,7 @@ _ZXID_OFFSET: Final = 12
 _END_MARK: Final = 0x42
 
 
+SECTOR_BYTES: Final = 512  # what a disk writes whole or not at all
 MARK_BYTES: Final = 12
 _MARK_SHOWN_BYTES: Final = 8  # the rest is zeros, which cannot be told from those behind them
 _MARKED: Final = b"TK\0\1"
@@ -79,17 +81,33 @@ def without_marks(head: bytes) -> bytes:
     return head[:8] + FILE_HEADER[8:] if growth_of(head) is not None else head
 
 
+def has_room_for_mark(offset: int) -> bool:
+    """Whether a mark at `offset` lies in one sector; a crash could leave one in two half written over."""
+    return offset % SECTOR_BYTES <= SECTOR_BYTES - MARK_BYTES
+
+
 def mark_behind(batch_bytes: int, offset: int) -> bytes:
-    """The mark of a batch of this size that ends at `offset`."""
+    """The mark of a batch of this size that ends at `offset`; zeros where there is no room for one."""
+    if not has_room_for_mark(offset):
+        return bytes(MARK_BYTES)
     size = batch_bytes.to_bytes(4, "big")
     return crc32(size, offset).to_bytes(4, "big")[:3] + size + _MARK_END + bytes(4)
 
 
 def marked_batch_bytes(data: bytes, offset: int) -> int | None:
     """The size of the batch whose mark `data` begins with, at `offset` in the file; None if that is none."""
+    if not has_room_for_mark(offset):
+        return None
     size = int.from_bytes(data[3:7], "big")
     mark = mark_behind(size, offset)
     return size if data[:MARK_BYTES].ljust(MARK_BYTES, b"\0") == mark else None
+
+
+def is_marked(rest: bytes, offset: int) -> bool:
+    """Is `rest`, without zeros at its end, what follows a batch that was written to its end at `offset`?"""
+    if not has_room_for_mark(offset):
+        return not rest
+    return marked_batch_bytes(rest, offset) is not None
 
 
 def final_mark(tail: bytes, offset: int) -> tuple[int, int] | None:

@@ -30,8 +30,8 @@ from persistence.log_format import (
     follows,
     growth_of,
     is_header,
+    is_marked,
     mark_behind,
-    marked_batch_bytes,
     zxid_of,
 )
 
@@ -172,10 +172,8 @@ class LogReader:
         """What lies behind the last sound entry must be the mark of its batch, or nothing where there are no
         marks; or something the next file repeats."""
         rest = read_to_last_nonzero(self._disk, file.path, scanner.offset)
-        if marked_growth(self._disk, file) is None:
-            is_complete = not rest
-        else:
-            is_complete = marked_batch_bytes(rest, scanner.offset) is not None
+        has_marks = marked_growth(self._disk, file) is not None
+        is_complete = is_marked(rest, scanner.offset) if has_marks else not rest
         if is_complete or self.ends_with_start(file, scanner.offset):
             return
         if scanner.end is End.BAD_CHECKSUM or following.zxid > self.last_zxid + 1:

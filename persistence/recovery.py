@@ -32,7 +32,7 @@ from persistence.data_dirs import is_to_fetch, take_initialize_marker
 from persistence.disk import Disk, read_chunks
 from persistence.errors import RESYNC_OR_RESTORE, CorruptLog, CorruptSnapshot, DataDirError
 from persistence.file_names import LogFile, SnapshotFile, aside_name, is_unfinished
-from persistence.log_format import FILE_HEADER, final_mark, follows, marked_batch_bytes, zxid_of
+from persistence.log_format import FILE_HEADER, MARK_BYTES, follows, is_marked, zxid_of
 from persistence.log_reader import (
     LogReader,
     Tail,
@@ -375,7 +375,7 @@ def _settle_tail(disk: Disk, tail: Tail, last_zxid: int) -> None:
             return
         is_torn = is_torn_write(rest, tail.offset, last_zxid)
     else:
-        if final_mark(rest, tail.offset) == (0, marked_batch_bytes(rest, tail.offset)):
+        if is_marked(rest, tail.offset) and len(rest) <= MARK_BYTES:
             return
         is_torn = is_torn_batch(
             rest, tail.offset, last_zxid, growth_bytes=growth_bytes, file_bytes=disk.size(path)

@@ -22,8 +22,8 @@ In our own files a mark follows the last batch (log_format.py), and more can be 
   5. A mark at the end: the last batch was written to its end, so (2) is out of the question; and what is bad
      before that batch was synced: damage.
   6. No mark, and nothing else behind the last sound entry: there was one, so something was lost, unless it
-     would stand in the next sector. The same if the file ends where it was never made to end, or has no sound
-     entry at all: it gets its name when its first batch is synced.
+     would stand in the next sector or in two. The same if the file ends where it was never made to end, or
+     has no sound entry at all: it gets its name when its first batch is synced.
 
 What remains is the sector with the end of the last batch, or one within that batch, if all of it is zero:
 that looks like a tear, and is cut.
@@ -34,8 +34,10 @@ from collections.abc import Iterator
 
 from persistence.log_format import (
     FILE_HEADER,
+    SECTOR_BYTES,
     claimed_entry_size,
     final_mark,
+    has_room_for_mark,
     is_whole_but_for_its_length,
     marked_batch_bytes,
     sound_entry_size,
@@ -44,7 +46,6 @@ from persistence.log_format import (
 
 UNSYNCED_ENTRIES_MAX = 1000  # Apache's zookeeper.maxBatchSize, and the most TxnLog writes before a sync
 
-_SECTOR_BYTES = 512
 # The upper half of a checksum is zero, so up to this many zeros at the start of an entry prove nothing.
 _ZEROS_ALWAYS = 4
 _HEAD_BYTES = 12
@@ -68,7 +69,9 @@ def is_torn_write(tail: bytes, offset: int, last_zxid: int) -> bool:
 
 def is_torn_batch(tail: bytes, offset: int, last_zxid: int, *, growth_bytes: int, file_bytes: int) -> bool:
     """The same for a file with marks, which grows by `growth_bytes` at a time."""
-    if offset == len(FILE_HEADER) or (not tail and offset % _SECTOR_BYTES):
+    if offset == len(FILE_HEADER):
+        return False
+    if not tail and has_room_for_mark(offset) and offset % SECTOR_BYTES:
         return False
     if marked_batch_bytes(tail, offset) is not None:
         return True
@@ -104,11 +107,11 @@ def sound_entries(tail: bytes, last_zxid: int) -> Iterator[int]:
 def _has_unwritten_sector(region: bytes, offset: int) -> bool:
     """Is what `region` has of some sector all zeros, where a written entry could not be?"""
     start = 0
-    end = _SECTOR_BYTES - offset % _SECTOR_BYTES
+    end = SECTOR_BYTES - offset % SECTOR_BYTES
     if end <= _ZEROS_ALWAYS:
-        start, end = end, end + _SECTOR_BYTES
+        start, end = end, end + SECTOR_BYTES
     while start < len(region):
         if not any(region[start:end]):
             return True
-        start, end = end, end + _SECTOR_BYTES
+        start, end = end, end + SECTOR_BYTES
     return False

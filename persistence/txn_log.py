@@ -218,6 +218,8 @@ class TxnLog:
         if reserved != self._reserved:
             file.grow(reserved)
             self._reserved = reserved
+            if self._force_sync and self._position:
+                file.sync()  # before anything is written there: a crash leaves one of these lengths
         if marked_end > self._zeroed_to:
             self._zeroed_to = max(marked_end, min(marked_end + _ZEROED_AHEAD_BYTES, reserved))
             data += bytes(self._zeroed_to - marked_end)

@@ -11,7 +11,6 @@ from docker_containers import Box, Lab, open_lab
 from scripts.docker_engine import engine
 from scripts.docker_image import IMAGE, build_image
 
-
 # The docker package leaves sockets to the garbage collector, which finds them in whichever test it likes.
 _LEFT_OPEN = (
     "ignore:Exception ignored in. <socket.socket fd=.*family=1:pytest.PytestUnraisableExceptionWarning"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from persistence.log_format import zxid_of
+from persistence.log_format import ENTRY_OVERHEAD_BYTES, FILE_HEADER, SECTOR_BYTES, zxid_of
 from persistence.snapshots import SnapshotOptions, take_snapshot_now
 from persistence.txn_log import TxnLog
 from tests.persistence.fake_tree import DATA, FakeTree, payload, recovered
@@ -126,6 +126,24 @@ def test_power_loss_leaves_all_that_was_acknowledged(
         story.run(disk)
     disk.lose_power(chance)
     story.check(disk)
+
+
+@pytest.mark.parametrize("end", range(SECTOR_BYTES - 13, SECTOR_BYTES + 2))
+def test_a_mark_that_is_half_written_over_is_no_damage(end: int) -> None:
+    """The next batch begins where the mark stands; wherever that is, any of its sectors may be missing."""
+    body_bytes = end - len(FILE_HEADER) - ENTRY_OVERHEAD_BYTES - len(payload(1, b""))
+    whole = new_disk()
+    before = whole.spent
+    script([1, 1], body_bytes).run(whole)
+    for seed in range(30):
+        disk = new_disk()
+        disk.budget = whole.spent - before - 1  # up to the second batch's sync
+        story = script([1, 1], body_bytes)
+        with pytest.raises(Killed):
+            story.run(disk)
+        assert story.acknowledged == 1
+        disk.lose_power(Random(seed))
+        story.check(disk)
 
 
 def test_what_was_recovered_once_stays() -> None:

@@ -36,6 +36,9 @@ class EngineUnavailable(Exception):
     """No engine answers and none can be started; the message says why and what to do."""
 
 
+_left_running: list[subprocess.Popen[bytes]] = []  # an engine may outlive us; its handle must not be missed
+
+
 @contextmanager
 def engine() -> Iterator[DockerClient]:
     """A client of an engine, which is stopped in the end if it was started for this."""
@@ -115,6 +118,7 @@ def start_engine() -> None:
             process.terminate()
             raise EngineUnavailable(f"dockerd did not come up; the end of {LOG_FILE}:\n{_log_tail()}")
         time.sleep(POLL_SECONDS)
+    _left_running.append(process)
 
 
 def _log_tail() -> str:

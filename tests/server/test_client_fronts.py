@@ -211,13 +211,13 @@ async def test_a_client_that_stays_after_its_word_is_closed_in_time() -> None:
         assert await read_exactly(stream, 4) == b"imok"
         assert await stream.receive_some() == b""
         assert not list(front.connections)
-        assert len(front.lingering) == 1
+        (peer,) = front.lingering.values()
         with pytest.raises((OSError, trio.BrokenResourceError, AssertionError)):
             await read_exactly(await server.connect(), 1)
-        front.pipeline.begin_batch(front.pipeline.now_ms + LINGER_MS, front.pipeline.wall_ms)
+        front.pipeline.begin_batch(peer.lingers_since_ms + LINGER_MS, front.pipeline.wall_ms)
         front.close_idle()
-        assert len(front.lingering) == 1
-        front.pipeline.begin_batch(front.pipeline.now_ms + 1, front.pipeline.wall_ms)
+        assert list(front.lingering.values()) == [peer]
+        front.pipeline.begin_batch(peer.lingers_since_ms + LINGER_MS + 1, front.pipeline.wall_ms)
         front.close_idle()
         assert not front.lingering
         await server.open_session()

@@ -116,7 +116,10 @@ def trim(root: Path) -> None:
 def debian_mirror() -> str:
     """The mirror of the main archive that this machine's own apt uses."""
     listed = _run("apt-get", "indextargets", "--format", "$(REPO_URI)").split()
-    return next((uri for uri in listed if "security" not in uri), "http://deb.debian.org/debian")
+    mirror = next((uri for uri in listed if "security" not in uri), None)
+    if mirror is None:
+        raise EngineUnavailable("apt knows no Debian mirror to make base images from: run apt-get update")
+    return mirror
 
 
 def _run(*command: str | Path) -> str:

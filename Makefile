@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SOURCES := client jute persistence quorum server testing tests bench compat-tests scripts
+SOURCES := client eventlog jute persistence quorum server testing tests bench compat-tests scripts
 COMPILED := build/compiled
 PURE := HATCH_BUILD_NO_HOOKS=true
 
@@ -34,16 +34,12 @@ $(READY): pyproject.toml
 	@touch $@
 
 .PHONY: run
-run: setup ## one server on 127.0.0.1:2181 with its data under ./data; make run CONFIG=zoo.cfg to choose
-	$(BIN)/triokeeper start $(CONFIG)
+run: setup ## one server on 127.0.0.1:2181, compiled if it can be, data under ./data; CONFIG=zoo.cfg to choose
+	$(BIN)/python -m scripts.run_server $(CONFIG)
 
 .PHONY: compile
 compile: setup ## the same server with its hot modules compiled, in build/compiled
 	$(BIN)/python scripts/compile_hot_modules.py
-
-.PHONY: run-compiled
-run-compiled: compile ## like run, from build/compiled: about twice as fast at writing
-	PYTHONPATH=$(COMPILED) $(BIN)/triokeeper start $(CONFIG)
 
 .PHONY: test
 test: lint ## all that a change must pass
@@ -52,6 +48,10 @@ test: lint ## all that a change must pass
 .PHONY: test-compiled
 test-compiled: compile ## the tests of the server and its files against the compiled modules
 	$(BIN)/python -m pytest --override-ini 'pythonpath=$(COMPILED) . compat-tests' tests/server tests/persistence
+
+.PHONY: test-workers
+test-workers: setup ## the testing kit under pytest-xdist: eight workers, fifty runs, nothing left behind
+	$(BIN)/python -m pytest tests/testing/test_workers.py -m long $(ARGS)
 
 .PHONY: lint
 lint: setup ## ruff (rules and format), mypy --strict, import contracts
@@ -101,7 +101,7 @@ compat-ensemble: setup ## three and five servers: elections, kills, restarts und
 
 .PHONY: compat-mixed
 compat-mixed: setup ## ensembles of this server and Apache's together, and migrating from one to the other
-	$(BIN)/python -m pytest compat-tests/test_mixed_ensembles.py compat-tests/test_migration.py -m '' $(ARGS)
+	$(BIN)/python -m pytest $(addprefix compat-tests/,test_mixed_ensembles.py test_migration.py test_older_releases.py) -m '' $(ARGS)
 
 .PHONY: compat-zkcli
 compat-zkcli: setup ## our zkCli beside Apache's, every command on the same servers: equal output and exit codes
@@ -112,8 +112,12 @@ compat-scripts: setup ## zkServer.sh and the toolkits against Apache's; APACHE_Z
 	$(BIN)/python -m pytest compat-tests/test_scripts.py -m '' $(ARGS)
 
 .PHONY: bench
-bench: setup ## throughput and latency as ratios to Apache ZooKeeper on this machine; WORKLOAD='three*' for some
+bench: setup ## ratios to Apache ZooKeeper on this machine; WORKLOAD='three*' for some, ARGS=--pure for the pure server
 	$(BIN)/python bench/run.py $(if $(WORKLOAD),--workload '$(WORKLOAD)') $(ARGS)
+
+.PHONY: bench-testing
+bench-testing: setup ## how soon a test suite has its server, from a fresh environment with the wheel; ARGS=--pure
+	$(BIN)/python -m bench.testing_kit $(ARGS)
 
 .PHONY: fuzz
 fuzz: setup ## malformed and hostile bytes at the client port
@@ -134,10 +138,12 @@ crash: setup ## kill -9 under load: every acknowledged write must survive
 .PHONY: wheel
 wheel: setup ## the installable package in dist/, its hot modules compiled for this Python and platform
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@ls -t dist/*.whl | head -n 1
 
 .PHONY: wheel-pure
 wheel-pure: setup ## the installable package in dist/ that runs on any Python and platform
 	$(PURE) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@ls -t dist/*.whl | head -n 1
 
 .PHONY: image
 image: setup ## the image triokeeper:latest, in the Docker engine that runs or in one that is started for it

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -19,7 +20,7 @@ from bench.load import LoadgenUnavailable, build_loadgen
 from bench.measure import QUICK, Plan, Round, figures_of_sizes, measure_loads, measure_sizes
 from bench.report import Comparison, figure_table, load_table
 from bench.workloads import COLD_START, FAIL_OVER, IDLE_RSS, LOADED_RSS, LOADS, THREE_LOADS, Figure, Load
-from scripts.compile_hot_modules import compile_hot_modules
+from scripts.compile_hot_modules import CompilationFailed, CompilerUnavailable, compile_hot_modules
 
 KINDS: Sequence[Kind] = ("reference", "triokeeper")
 TRIOKEEPER_NAMES = ("Triokeeper, pure Python", "Triokeeper, compiled")
@@ -74,8 +75,7 @@ def main(
     except LoadgenUnavailable as unavailable:
         raise click.ClickException(str(unavailable)) from None
     if not pure and "triokeeper" in sides:
-        click.echo("compiling the hot modules", err=True)
-        os.environ["TRIOKEEPER_CODE"] = str(compile_hot_modules())
+        os.environ["TRIOKEEPER_CODE"] = str(compiled_code())
     sides = available(sides)
     if not sides:
         raise click.ClickException("no server to measure")
@@ -87,6 +87,13 @@ def main(
     except ServerFailed as failed:
         raise click.ClickException(str(failed)) from None
     click.echo(report)
+
+
+def compiled_code() -> Path:
+    try:
+        return compile_hot_modules(say=partial(click.echo, err=True))
+    except (CompilerUnavailable, CompilationFailed) as failure:
+        raise click.ClickException(f"{failure}; --pure measures the sources as they are") from None
 
 
 def _exit_in_order(_number: int, _frame: FrameType | None) -> None:

@@ -95,8 +95,8 @@ LOADS: Sequence[Load] = [
     Load("watch fan-out to 1000 (events)", "fanout", 1000, 1, [Target("throughput", 1.3, 2)]),
 ]
 
-COLD_START = Figure("cold start to first answered request", "ms", [Target("value", 0.5, 0.3)])
-IDLE_RSS = Figure("idle RSS", "MB", [Target("value", 0.5, 0.4)])
+COLD_START = Figure("cold start to first answered request", "ms", [Target("value", 0.4, 0.3)])
+IDLE_RSS = Figure("idle RSS", "MB", [Target("value", 0.43, 0.4)])
 LOADED_RSS = Figure("RSS after the bench's whole load", "MB", [Target("value", 0.4, 0.25)])
 
 

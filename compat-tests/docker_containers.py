@@ -6,6 +6,7 @@ lab.run_to_end("zkCli.sh", "-server", ...)            a command in a container, 
 
 import contextlib
 import io
+import re
 import secrets
 import socket
 import tarfile
@@ -23,6 +24,7 @@ CLIENT_PORT = 2181
 START_SECONDS_MAX = 60.0
 POLL_SECONDS = 0.02
 Options = Any  # of docker-py's containers.create
+_CONTROL = re.compile(r"\x1b\[[?\d;]*[a-zA-Z]")
 
 
 @attrs.frozen
@@ -113,6 +115,15 @@ class Box:
             assert member is not None, path
             return member.read().decode()
 
+    @contextlib.contextmanager
+    def terminal(self) -> Iterator["Terminal"]:
+        """What a person at `docker run -it` has; for a container made with `tty` and `stdin_open`."""
+        attached = self.container.attach_socket(params={"stdin": 1, "stdout": 1, "stream": 1})
+        try:
+            yield Terminal(attached._sock)
+        finally:
+            attached.close()
+
     def word(self, word: str, seconds: float = 5, port: int = CLIENT_PORT) -> str:
         with socket.create_connection((HOST, self.published(port)), timeout=seconds) as probe:
             probe.sendall(word.encode())
@@ -135,6 +146,26 @@ class Box:
         """A line of its log that contains the text."""
         wait_for(lambda: text in self.log, self, seconds)
         return next(line for line in self.log_lines if text in line)
+
+
+@attrs.define(eq=False)
+class Terminal:
+    """The keyboard and screen of a container."""
+
+    _socket: socket.socket
+    _received: str = ""
+
+    def type(self, line: str) -> None:
+        self._socket.sendall(line.encode() + b"\n")
+
+    def wait_for(self, text: str, seconds: float = START_SECONDS_MAX) -> None:
+        """Read until the text is on the screen; the next wait begins behind it."""
+        self._socket.settimeout(seconds)
+        while text not in (shown := _CONTROL.sub("", self._received)):
+            received = self._socket.recv(65536)
+            assert received, f"the terminal closed before {text!r} was shown: {shown!r}"
+            self._received += received.decode(errors="replace")
+        self._received = shown.partition(text)[2]
 
 
 def wait_for(

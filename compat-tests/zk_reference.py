@@ -14,12 +14,15 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 
 POM = Path(__file__).with_name("pom.xml")
+OLDER_POM = Path(__file__).with_name("older_servers_pom.xml")
 DEBIAN_JAR = Path("/usr/share/java/zookeeper.jar")
+OLDER_RELEASES = ("3.8.6", "3.7.2", "3.6.4", "3.5.10")
 RESOLVE_SECONDS_MAX = 600
 
 # The distribution logs INFO to standard output in this form; without a file logback would log DEBUG, too.
@@ -52,25 +55,39 @@ class Reference:
     class_path: str
 
 
-def find_reference() -> Reference:
-    """The Java server, fetched if this is the first time; raises ReferenceUnavailable."""
-    found = _find_once()
+def find_reference(older: str | None = None) -> Reference:
+    """The Java server, fetched if this is the first time; raises ReferenceUnavailable.
+
+    `older` names an earlier release than the one that everything is compared with.
+    """
+    found = _find_once(older)
     if isinstance(found, ReferenceUnavailable):
         raise found
     return found
 
 
 @functools.cache
-def _find_once() -> Reference | ReferenceUnavailable:
+def _find_once(older: str | None) -> Reference | ReferenceUnavailable:
     """Looked for once per process: a failure takes Maven many seconds, and every test would ask again."""
     java = shutil.which("java")
     if java is None:
         return ReferenceUnavailable("no java on the PATH: install a Java runtime, 11 or later")
+    if older is not None:
+        return _find_older(java, older)
     try:
         jars = resolve_jars(POM, _cache_dir())
     except ReferenceUnavailable as unavailable:
         return _installed_by_debian(java) or unavailable
     return Reference(_version_wanted(), java, f"{_conf_dir(jars.parent)}:{jars}/*")
+
+
+def _find_older(java: str, version: str) -> Reference | ReferenceUnavailable:
+    cache = cache_dir_of(f"reference-{version}", OLDER_POM.read_bytes())
+    try:
+        jars = resolve_jars(OLDER_POM, cache, f"-Dzookeeper.version={version}")
+    except ReferenceUnavailable as unavailable:
+        return unavailable
+    return Reference(version, java, f"{_conf_dir(cache)}:{jars}/*")
 
 
 def _version_wanted() -> str:
@@ -89,7 +106,7 @@ def cache_dir_of(name: str, source: bytes) -> Path:
     return base / "triokeeper" / f"{name}-{hashlib.sha256(source).hexdigest()[:8]}"
 
 
-def resolve_jars(pom: Path, cache: Path) -> Path:
+def resolve_jars(pom: Path, cache: Path, *properties: str) -> Path:
     """The folder of jars that a pom asks for. It appears by a rename: whoever sees it sees all of it."""
     jars = cache / "jars"
     if jars.is_dir():
@@ -100,7 +117,7 @@ def resolve_jars(pom: Path, cache: Path) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         fetched = Path(scratch) / "jars"
-        _copy_dependencies(mvn, pom, fetched)
+        _copy_dependencies(mvn, pom, fetched, properties)
         try:
             fetched.rename(jars)
         except OSError:
@@ -109,11 +126,11 @@ def resolve_jars(pom: Path, cache: Path) -> Path:
     return jars
 
 
-def _copy_dependencies(mvn: str, pom: Path, target: Path) -> None:
+def _copy_dependencies(mvn: str, pom: Path, target: Path, properties: Sequence[str]) -> None:
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={target}", "-DincludeScope=runtime"]
     try:
         subprocess.run(
-            [mvn, "-B", "-q", "-f", str(pom), *goal],
+            [mvn, "-B", "-q", "-f", str(pom), *goal, *properties],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

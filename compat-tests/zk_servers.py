@@ -73,7 +73,12 @@ class Server:
     home: Path  # zoo.cfg, java.env and server.log
     data_dir: Path
     port: int
+    older: str | None = None  # an earlier release of the Java server
     _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def zoo_cfg(self) -> Path:
+        return self.home / "zoo.cfg"
 
     @property
     def host_port(self) -> str:
@@ -94,7 +99,7 @@ class Server:
         environment = os.environ | {"PYTHONPATH": os.environ.get("TRIOKEEPER_CODE", str(CHECKOUT))}
         with (self.home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                COMMANDS[self.kind](self.home / "zoo.cfg", self.jvm_flags),
+                COMMANDS[self.kind](self),
                 cwd=self.home,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -203,10 +208,15 @@ class Server:
 
 
 def start_reference(
-    config: Settings = "", *, data_dir: Path | None = None, jvm_flags: Sequence[str] = OWN_SCRIPT_FLAGS
+    config: Settings = "",
+    *,
+    data_dir: Path | None = None,
+    jvm_flags: Sequence[str] = OWN_SCRIPT_FLAGS,
+    older: str | None = None,
 ) -> Server:
-    """A serving Java server; raises ReferenceUnavailable where there is none to be had."""
-    return start_server("reference", config, data_dir=data_dir, jvm_flags=jvm_flags)
+    """A serving Java server, of an older release if one is named; raises ReferenceUnavailable where there
+    is none to be had."""
+    return start_server("reference", config, data_dir=data_dir, jvm_flags=jvm_flags, older=older)
 
 
 def start_triokeeper(config: Settings = "", *, data_dir: Path | None = None) -> Server:
@@ -220,8 +230,10 @@ def start_server(
     *,
     data_dir: Path | None = None,
     jvm_flags: Sequence[str] = OWN_SCRIPT_FLAGS,
+    older: str | None = None,
 ) -> Server:
     server = prepare_server(kind, config, data_dir=data_dir, jvm_flags=jvm_flags)
+    server.older = older
     try:
         server.start()
     except BaseException:
@@ -278,30 +290,30 @@ def _temporary_folder() -> Path:
     return Path(folder.name)
 
 
-def _reference_command(zoo_cfg: Path, jvm_flags: Sequence[str]) -> list[str]:
+def _reference_command(server: Server) -> list[str]:
     """The command line that bin/zkServer.sh ends in."""
-    reference = find_reference()
+    reference = find_reference(server.older)
     return [
         reference.java,
-        f"-Dzookeeper.log.dir={zoo_cfg.parent}",
+        f"-Dzookeeper.log.dir={server.home}",
         "-XX:+HeapDumpOnOutOfMemoryError",
         "-XX:OnOutOfMemoryError=kill -9 %p",
         *("-cp", reference.class_path),
-        *jvm_flags,
+        *server.jvm_flags,
         "-Dcom.sun.management.jmxremote",
         "-Dcom.sun.management.jmxremote.local.only=false",
         "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-        str(zoo_cfg),
+        str(server.zoo_cfg),
     ]
 
 
-def _triokeeper_command(zoo_cfg: Path, _jvm_flags: Sequence[str]) -> list[str]:
+def _triokeeper_command(server: Server) -> list[str]:
     """What the command `triokeeper` runs, but surely from this checkout, whatever is installed; or from the
     folder in TRIOKEEPER_CODE, such as build/compiled."""
-    return [sys.executable, "-c", "from server.cli import main; main()", "start", str(zoo_cfg)]
+    return [sys.executable, "-c", "from server.command import main; main()", "start", str(server.zoo_cfg)]
 
 
-COMMANDS: Mapping[Kind, Callable[[Path, Sequence[str]], list[str]]] = {
+COMMANDS: Mapping[Kind, Callable[[Server], list[str]]] = {
     "reference": _reference_command,
     "triokeeper": _triokeeper_command,
 }

@@ -11,8 +11,7 @@ Strings are where a naive codec goes wrong. The Java server does not write what 
 So a character above U+FFFF arrives as four bytes and leaves as six, and those six read as two U+FFFD.
 """
 
-import codecs
-import re
+from array import array
 from typing import Annotated, TypeVar
 
 USTRING = "ustring"
@@ -29,43 +28,44 @@ UString = Annotated[str | None, USTRING]  # null and "" are different things and
 Buffer = Annotated[bytes | None, BUFFER]  # null and b"" likewise
 Vector = Annotated[tuple[_T, ...] | None, VECTOR]
 
-_ABOVE_BMP = re.compile("[\U00010000-\U0010ffff]")
-_SURROGATE_LEAD = 0xED
+# Kinds of bytes: E leads encoded surrogates, an H behind it makes it one, and H or L follow in it.
+_KINDS = bytes(
+    ord("E" if byte == 0xED else "H" if 0xA0 <= byte < 0xC0 else "L" if 0x80 <= byte < 0xA0 else ".")
+    for byte in range(256)
+)
+_MARKS = bytes({ord("S"): 0xF5, ord("D"): 0xFF}.get(byte, 0) for byte in range(256))
+_WITHOUT_FF = bytes([*range(255), 0xFE])
 
 
 def decode_ustring(data: bytes) -> str:
     """Read a string as Java does: malformed bytes become U+FFFD, as many of them as Java makes."""
-    return data.decode("utf-8", "java-replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return _surrogates_as_bytes(data).decode("utf-8", "replace")
+
+
+def _surrogates_as_bytes(data: bytes) -> bytes:
+    """Malformed text with one malformed byte for each encoded surrogate.
+
+    Java and Python agree on where a malformed sequence ends, but for one kind: Python stops at the first byte
+    that rules the character out, Java takes an encoded surrogate (ED A0..BF, 80..BF) or the first two bytes
+    of one as a whole.
+
+    Nothing here runs once for each sequence, because a frame full of them would take a second. All bytes are
+    marked at once: the first of a surrogate becomes FD, as malformed as FF, which stands for those that go.
+    """
+    kinds = data.translate(_KINDS).replace(b"EHH", b"SDD").replace(b"EHL", b"SDD").replace(b"EH", b"SD")
+    marks = int.from_bytes(kinds.translate(_MARKS), "big")
+    marked = int.from_bytes(data.translate(_WITHOUT_FF), "big") | marks
+    return marked.to_bytes(len(data), "big").translate(None, b"\xff")
 
 
 def encode_ustring(text: str) -> bytes:
     """Write a string as Java does: every UTF-16 unit, surrogates too, on its own in one to three bytes."""
     if text.isascii():
         return text.encode("ascii")
-    return _ABOVE_BMP.sub(_as_surrogates, text).encode("utf-8", "surrogatepass")
-
-
-def _as_surrogates(match: re.Match[str]) -> str:
-    above = ord(match[0]) - 0x10000
-    return chr(0xD800 + (above >> 10)) + chr(0xDC00 + (above & 0x3FF))
-
-
-def _java_replace(error: UnicodeError) -> tuple[str, int]:
-    """Replace one malformed sequence by one U+FFFD.
-
-    Java and Python agree on where such a sequence ends, but for one kind: Python stops at the first byte
-    that rules the character out, Java takes an encoded surrogate (ED A0..BF, 80..BF) or the first two
-    bytes of one as a whole.
-    """
-    assert isinstance(error, UnicodeDecodeError)
-    data, start = error.object, error.start
-    if data[start] != _SURROGATE_LEAD or not _is_continuation(data, start + 1):
-        return "\ufffd", error.end
-    return "\ufffd", start + (3 if _is_continuation(data, start + 2) else 2)
-
-
-def _is_continuation(data: bytes, at: int) -> bool:
-    return at < len(data) and data[at] & 0xC0 == 0x80
-
-
-codecs.register_error("java-replace", _java_replace)
+    units = text.encode("utf-16", "surrogatepass")  # in the machine's order, after a mark of it
+    if len(units) > 2 + 2 * len(text):
+        text = "".join(map(chr, array("H", units)[1:]))
+    return text.encode("utf-8", "surrogatepass")

@@ -66,9 +66,36 @@ def decode(
 @dataclass_transform(frozen_default=True)
 def record(cls: type[_T]) -> type[_T]:
     """Class decorator: make `cls` a frozen attrs class that `encode` and `decode` know."""
+    for name, method in _SHARED_METHODS.items():
+        setattr(cls, name, method)
     rec_cls = attrs.frozen(cls)
-    _codecs[rec_cls] = _compile(rec_cls)
+    fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(rec_cls)  # type: ignore[arg-type]
+    for field in fields:
+        if field.type not in _records and get_origin(field.type) is not Annotated:
+            raise TypeError(f"{cls.__name__}.{field.name}: {field.type!r} has no wire format")
+    _records.add(rec_cls)
     return rec_cls
+
+
+def _values(rec: Any) -> tuple[object, ...]:
+    return tuple([getattr(rec, name) for name in rec.__match_args__])
+
+
+def _equals(self: object, other: object) -> bool:
+    return _values(self) == _values(other) if type(self) is type(other) else NotImplemented
+
+
+def _hash(self: object) -> int:
+    return hash((type(self), _values(self)))
+
+
+def _shown(self: Any) -> str:
+    pairs = (f"{name}={value!r}" for name, value in zip(self.__match_args__, _values(self), strict=True))
+    return f"{type(self).__name__}({', '.join(pairs)})"
+
+
+# attrs would compile three methods for each record, and every start would wait for that.
+_SHARED_METHODS = {"__eq__": _equals, "__hash__": _hash, "__repr__": _shown}
 
 
 class _Codec(NamedTuple):
@@ -77,7 +104,17 @@ class _Codec(NamedTuple):
     size_min: int  # the fewest bytes this can take on the wire
 
 
-_codecs: dict[object, _Codec] = {}
+class _Codecs(dict[object, _Codec]):
+    """The codecs of records, each compiled when it is first needed: a process needs few of them."""
+
+    def __missing__(self, cls: type) -> _Codec:
+        assert cls in _records, f"{cls} is not a record"
+        codec = self[cls] = _compile(cls)
+        return codec
+
+
+_records: set[object] = set()
+_codecs = _Codecs()
 
 
 # --- The compiler: the leaves of the flattened record, then source, then two functions.
@@ -119,10 +156,9 @@ def _flatten(cls: type, access: str, leaves: list[_Leaf], namespace: dict[str, A
             annotated, wire = get_args(field.type)
             arguments.append(f"v{len(leaves)}")
             leaves.append(_Leaf(inner, wire, _element_type(annotated) if wire == VECTOR else None))
-        elif field.type in _codecs:
-            arguments.append(_flatten(field.type, inner, leaves, namespace))
         else:
-            raise TypeError(f"{cls.__name__}.{field.name}: {field.type!r} has no wire format")
+            assert field.type is not None
+            arguments.append(_flatten(field.type, inner, leaves, namespace))
     return f"{cls.__name__}({', '.join(arguments)})"
 
 

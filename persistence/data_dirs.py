@@ -13,6 +13,10 @@ from persistence.errors import DataDirError
 _VERSION_DIR = "version-2"
 _INITIALIZE_MARKER = "initialize"
 _FETCH_MARKER = "fetch-from-leader"
+_REMEDY_UNUSABLE = (
+    "Let the user that runs this server write there (chown), or choose another place "
+    "(dataDir and dataLogDir, or --data)"
+)
 
 
 @attrs.frozen
@@ -69,9 +73,10 @@ def _open(disk: Disk, directory: Path, kind: str, autocreate: bool) -> None:
             for parent in (directory.parent, directory.parent.parent):
                 disk.sync_directory(parent)
         except OSError as error:
-            raise DataDirError(f"Unable to create {kind} directory {directory}: {error}") from error
+            wording = f"Unable to create {kind} directory {directory}: {error}"
+            raise DataDirError(wording, remedy=_REMEDY_UNUSABLE) from error
     if not disk.is_writable(directory):
-        raise DataDirError(f"Cannot write to {kind} directory {directory}")
+        raise DataDirError(f"Cannot write to {kind} directory {directory}", remedy=_REMEDY_UNUSABLE)
     try:
         disk.lock_directory(directory)
     except BlockingIOError as error:

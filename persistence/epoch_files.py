@@ -12,12 +12,10 @@ from pathlib import Path
 from zlib import crc32
 
 import attrs
-import structlog
 
+from eventlog import log
 from persistence.disk import Disk, read_chunks, replace_file
 from persistence.errors import RESYNC_OR_RESTORE, DataDirError
-
-log = structlog.get_logger()
 
 ACCEPTED_EPOCH = "acceptedEpoch"
 CURRENT_EPOCH = "currentEpoch"

@@ -1,10 +1,11 @@
 """A transaction log file as bytes.
 
-    file     header entry* mark zeros
+    file     header entry* gap mark zeros
     header   "ZKLG"  i32 version 2  i64 database
     entry    i64 Adler-32 of the payload  i32 length  payload  "B"
     payload  i64 session  i32 cxid  i64 zxid  i64 time  i32 type  record...
-    mark     check of the rest and of its place (3 bytes)  i32 size of the last batch  "k"  i32 0
+    mark     check of the rest and of the batch's end (3 bytes)  i32 size of the last batch
+             u8 1 + how many of that batch's sectors are zeros  i32 0
 
 All integers are big-endian. The zeros are space reserved ahead of the entries, so a length of zero means
 "nothing was written here". The checksum covers the payload alone: a wrong length shows only by a missing "B".
@@ -13,8 +14,10 @@ Apache's files have no mark, and 0 for the database, which nobody reads. Ours sa
 and by how much they grow. The mark is written with each batch, behind it, and written over by the next: where
 a checksum would be, in front of a length of zero, so that for Apache the file ends there. It shows that the
 last batch was written to its end, and where that batch began; without it nobody could tell entries that were
-synced and lost from those of a write that a crash interrupted. A batch that ends fewer than 12 bytes before
-the end of a sector has none: the next batch writes over it, and a crash might do so in one sector of two.
+synced and lost from those of a write that a crash interrupted.
+
+A mark lies in one sector: a crash may leave one in two half written over. Where it does not fit behind the
+batch there is a gap of zeros, long enough for a length of zero too, and it stands in the next sector.
 
 Pure: bytes in, entries out. What an ill-formed end means is decided in torn_tail.py and by the readers.
 """
@@ -40,9 +43,10 @@ _END_MARK: Final = 0x42
 
 SECTOR_BYTES: Final = 512  # what a disk writes whole or not at all
 MARK_BYTES: Final = 12
+ENDING_BYTES_MAX: Final = 35  # a gap and a mark
 _MARK_SHOWN_BYTES: Final = 8  # the rest is zeros, which cannot be told from those behind them
-_MARKED: Final = b"TK\0\1"
-_MARK_END: Final = b"k"
+_MARKED: Final = b"TK\0\2"
+_ZERO_SECTORS_MAX: Final = 254  # stands for "so many or more"
 
 
 class End(Enum):
@@ -68,11 +72,13 @@ def is_header(head: bytes) -> bool:
 
 def marked_header(preallocate_bytes: int) -> bytes:
     """The header of a file with marks that grows by so much at a time, or as it is written."""
-    return FILE_HEADER[:8] + _MARKED + max(preallocate_bytes, 0).to_bytes(8, "big")[4:]
+    growth_bytes = preallocate_bytes if 0 < preallocate_bytes < 1 << 32 else 0
+    return FILE_HEADER[:8] + _MARKED + growth_bytes.to_bytes(4, "big")
 
 
 def growth_of(head: bytes) -> int | None:
-    """By how much the file with this header grows at a time; None if it has no marks."""
+    """By how much the file with this header grows at a time, 0 if that says nothing of its length; None if
+    it has no marks."""
     return int.from_bytes(head[12:16], "big") if head[8:12] == _MARKED else None
 
 
@@ -81,41 +87,86 @@ def without_marks(head: bytes) -> bytes:
     return head[:8] + FILE_HEADER[8:] if growth_of(head) is not None else head
 
 
-def has_room_for_mark(offset: int) -> bool:
-    """Whether a mark at `offset` lies in one sector; a crash could leave one in two half written over."""
-    return offset % SECTOR_BYTES <= SECTOR_BYTES - MARK_BYTES
+class Mark:
+    """What a mark tells of a batch; the offsets are those in the file."""
+
+    def __init__(self, end: int, batch_bytes: int, zero_sectors: int) -> None:
+        self.end = end
+        self.batch_bytes = batch_bytes
+        self.zero_sectors = zero_sectors
+
+    @property
+    def start(self) -> int:
+        return self.end - self.batch_bytes
 
 
-def mark_behind(batch_bytes: int, offset: int) -> bytes:
-    """The mark of a batch of this size that ends at `offset`; zeros where there is no room for one."""
-    if not has_room_for_mark(offset):
-        return bytes(MARK_BYTES)
-    size = batch_bytes.to_bytes(4, "big")
-    return crc32(size, offset).to_bytes(4, "big")[:3] + size + _MARK_END + bytes(4)
+def gap_behind(offset: int) -> int:
+    """How many zeros are between a batch that ends at `offset` and its mark."""
+    room = SECTOR_BYTES - offset % SECTOR_BYTES
+    return 0 if room >= MARK_BYTES else room + MARK_BYTES
 
 
-def marked_batch_bytes(data: bytes, offset: int) -> int | None:
-    """The size of the batch whose mark `data` begins with, at `offset` in the file; None if that is none."""
-    if not has_room_for_mark(offset):
+def ending_of(batch: bytes, end: int) -> bytes:
+    """What follows a batch that ends at `end`: gap and mark."""
+    size, zero_sectors = len(batch), zero_sectors_of(batch, end - len(batch))
+    return bytes(gap_behind(end)) + _encode_mark(size, min(zero_sectors, _ZERO_SECTORS_MAX), end)
+
+
+def _encode_mark(batch_bytes: int, zero_sectors: int, end: int) -> bytes:
+    shown = batch_bytes.to_bytes(4, "big") + (1 + zero_sectors).to_bytes(1, "big")
+    return crc32(shown, end & 0xFFFF_FFFF).to_bytes(4, "big")[:3] + shown + bytes(4)
+
+
+def zero_sectors_of(data: bytes, offset: int) -> int:
+    """How many sectors there are of which `data`, which starts at `offset`, has a part, all of it zeros. On
+    the path of every write: about 20 ns a sector, compiled."""
+    count = 0
+    start, size = 0, len(data)
+    end = SECTOR_BYTES - offset % SECTOR_BYTES
+    while start < size:
+        last = end - 1 if end < size else size - 1
+        if data[last] == 0 and not data[start:end].strip(b"\0"):
+            count += 1
+        start, end = end, end + SECTOR_BYTES
+    return count
+
+
+def mark_behind(rest: bytes, offset: int) -> Mark | None:
+    """The mark of the batch that ends at `offset`, where `rest` starts; whatever there is in the gap."""
+    at = gap_behind(offset)
+    return _decode_mark(rest[at : at + MARK_BYTES], offset)
+
+
+def _decode_mark(data: bytes, end: int) -> Mark | None:
+    if len(data) < _MARK_SHOWN_BYTES or data[7] == 0:
         return None
-    size = int.from_bytes(data[3:7], "big")
-    mark = mark_behind(size, offset)
-    return size if data[:MARK_BYTES].ljust(MARK_BYTES, b"\0") == mark else None
+    batch_bytes, zero_sectors = int.from_bytes(data[3:7], "big"), data[7] - 1
+    if data.ljust(MARK_BYTES, b"\0") != _encode_mark(batch_bytes, zero_sectors, end):
+        return None
+    return Mark(end, batch_bytes, zero_sectors)
 
 
-def is_marked(rest: bytes, offset: int) -> bool:
-    """Is `rest`, without zeros at its end, what follows a batch that was written to its end at `offset`?"""
-    if not has_room_for_mark(offset):
-        return not rest
-    return marked_batch_bytes(rest, offset) is not None
+def is_complete(rest: bytes, offset: int) -> bool:
+    """Is `rest`, without the zeros at its end, gap and mark of a batch that ends at `offset`, and no more?"""
+    at = gap_behind(offset)
+    return (
+        len(rest) <= at + MARK_BYTES and not rest[:at].strip(b"\0") and mark_behind(rest, offset) is not None
+    )
 
 
-def final_mark(tail: bytes, offset: int) -> tuple[int, int] | None:
-    """Where in `tail`, which has no zeros at its end and starts at `offset`, the mark at its end is, and the
-    size of the batch before it; None if there is none."""
-    at = len(tail) - _MARK_SHOWN_BYTES
-    size = marked_batch_bytes(tail[at:], offset + at) if at >= 0 else None
-    return None if size is None else (at, size)
+def final_mark(rest: bytes, offset: int) -> Mark | None:
+    """The mark at the end of `rest`, which has no zeros at its end and starts at `offset`."""
+    at = len(rest) - _MARK_SHOWN_BYTES
+    if at < 0:
+        return None
+    place = offset + at
+    ends = [place]
+    if place % SECTOR_BYTES == MARK_BYTES:
+        ends += range(place - 2 * MARK_BYTES + 1, place - MARK_BYTES)
+    for end in ends:
+        if end + gap_behind(end) == place and (mark := _decode_mark(rest[at:], end)) is not None:
+            return mark
+    return None
 
 
 def encode_entries(payloads: Sequence[bytes]) -> bytes:

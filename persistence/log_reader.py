@@ -18,24 +18,24 @@ from contextlib import closing
 from pathlib import Path
 
 import attrs
-import structlog
 
+from eventlog import log
 from persistence.disk import READ_CHUNK_BYTES, Disk, read_chunks
 from persistence.errors import RESYNC_OR_RESTORE, CorruptLog
 from persistence.file_names import LogFile, parse_log
 from persistence.log_format import (
     FILE_HEADER,
+    MARK_BYTES,
     End,
     EntryScanner,
+    ending_of,
     follows,
     growth_of,
+    is_complete,
     is_header,
-    is_marked,
-    mark_behind,
     zxid_of,
 )
-
-log = structlog.get_logger()
+from persistence.torn_tail import is_unfinished
 
 
 def list_logs(disk: Disk, directory: Path) -> list[LogFile]:
@@ -71,7 +71,8 @@ def scan(
 def check_header(head: bytes, file: LogFile) -> None:
     if not is_header(head):
         raise CorruptLog(
-            f"not a transaction log: it starts with {head.hex() or 'nothing'}",
+            f"not a transaction log: it starts with {head.hex() or 'nothing'}. What it holds may have been "
+            "acknowledged, and a server that starts without it would lose it",
             file=file.path,
             offset=0,
             remedy=f"{RESYNC_OR_RESTORE}. If it is the newest log and holds nothing, it may be deleted",
@@ -170,15 +171,20 @@ class LogReader:
 
     def _check_earlier_end(self, file: LogFile, scanner: EntryScanner, following: LogFile) -> None:
         """What lies behind the last sound entry must be the mark of its batch, or nothing where there are no
-        marks; or something the next file repeats."""
-        rest = read_to_last_nonzero(self._disk, file.path, scanner.offset)
-        has_marks = marked_growth(self._disk, file) is not None
-        is_complete = is_marked(rest, scanner.offset) if has_marks else not rest
-        if is_complete or self.ends_with_start(file, scanner.offset):
+        marks; or something the next file repeats; or, if Apache's server went on, what a crash left."""
+        offset = scanner.offset
+        rest = read_to_last_nonzero(self._disk, file.path, offset)
+        if marked_growth(self._disk, file) is None:
+            is_whole = is_settled = not rest
+        else:
+            is_whole = is_complete(rest, offset)
+            is_settled = is_unfinished(rest, offset) and marked_growth(self._disk, following) is None
+        if is_whole or self.ends_with_start(file, offset):
             return
-        if scanner.end is End.BAD_CHECKSUM or following.zxid > self.last_zxid + 1:
-            raise damaged(file, scanner.offset, self.last_zxid)
-        log.warning("log_torn_in_earlier_file", file=str(file.path), offset=scanner.offset)
+        is_repeated = scanner.end is not End.BAD_CHECKSUM and following.zxid <= self.last_zxid + 1
+        if not is_repeated and not is_settled:
+            raise damaged(file, offset, self.last_zxid)
+        log.warning("log_torn_in_earlier_file", file=str(file.path), offset=offset)
 
     def ends_with_start(self, file: LogFile, offset: int) -> bool:
         """Is the entry `after` the last one of the file, which ends with it, at `offset`?
@@ -206,7 +212,13 @@ def marked_growth(disk: Disk, file: LogFile) -> int | None:
 
 def cut_log(disk: Disk, file: LogFile, offset: int) -> None:
     """Let the file end behind the entry that ends at `offset`, durably, and show that it is meant to."""
-    ending = b"" if marked_growth(disk, file) is None else mark_behind(0, offset)
+    if marked_growth(disk, file) is None:
+        disk.truncate(file.path, offset)
+        return
+    ending = ending_of(b"", offset)
+    gap_bytes = len(ending) - MARK_BYTES
+    if gap_bytes:  # first the mark, which is in one sector: a crash leaves all of it, or all as it was
+        disk.truncate(file.path, offset + gap_bytes, ending[gap_bytes:])
     disk.truncate(file.path, offset, ending)
 
 

@@ -20,19 +20,20 @@ the very transaction it is named by.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol
 
 import attrs
-import structlog
 
+from eventlog import log
 from persistence.data_dirs import is_to_fetch, take_initialize_marker
 from persistence.disk import Disk, read_chunks
 from persistence.errors import RESYNC_OR_RESTORE, CorruptLog, CorruptSnapshot, DataDirError
 from persistence.file_names import LogFile, SnapshotFile, aside_name, is_unfinished
-from persistence.log_format import FILE_HEADER, MARK_BYTES, follows, is_marked, zxid_of
+from persistence.log_format import FILE_HEADER, follows, is_complete, zxid_of
 from persistence.log_reader import (
     LogReader,
     Tail,
@@ -48,8 +49,6 @@ from persistence.snapshot_compression import unpacked
 from persistence.snapshot_format import Acl, FileDecoder, Node, Session, SnapshotSource, Trailers
 from persistence.snapshots import SnapshotOptions, list_snapshots, looks_complete, take_snapshot_now
 from persistence.torn_tail import is_torn_batch, is_torn_write, sound_entries
-
-log = structlog.get_logger()
 
 _CANDIDATES_MAX = 100
 _NO_DATA = -1
@@ -218,20 +217,26 @@ class _Loaded:
 def _load_newest(disk: Disk, snap_dir: Path, target: Restorable, progress: Progress) -> _Loaded | None:
     """Load the newest snapshot that can be. None only if there was never one worth the name."""
     snapshots = list_snapshots(disk, snap_dir)
+    problem = ""  # of the newest
     for number, snapshot in enumerate(snapshots[:_CANDIDATES_MAX]):
         if not looks_complete(disk, snapshot):
+            problem = problem or "its end is missing"
             log.warning("snapshot_incomplete", file=str(snapshot.path))
             continue
         try:
             trailers = load_snapshot(disk, snapshot, target, progress)
             return _Loaded(snapshot, trailers, snapshots[:number])
         except CorruptSnapshot as error:
+            problem = problem or str(error)
             log.error("snapshot_unusable", file=str(snapshot.path), problem=str(error))
             target.reset()
     # snapshot.0 holds nothing: Apache may leave a broken one behind if it is stopped at its first start.
     if any(snapshot.zxid > 0 for snapshot in snapshots):
         raise CorruptSnapshot(
-            f"none of the {len(snapshots)} snapshots can be loaded", file=snap_dir, remedy=RESYNC_OR_RESTORE
+            f"this is the newest of {len(snapshots)} snapshots, none of which can be loaded: {problem}. What "
+            "they hold may have been acknowledged",
+            file=snapshots[0].path,
+            remedy=RESYNC_OR_RESTORE,
         )
     return None
 
@@ -375,10 +380,14 @@ def _settle_tail(disk: Disk, tail: Tail, last_zxid: int) -> None:
             return
         is_torn = is_torn_write(rest, tail.offset, last_zxid)
     else:
-        if is_marked(rest, tail.offset) and len(rest) <= MARK_BYTES:
+        if is_complete(rest, tail.offset):
             return
         is_torn = is_torn_batch(
-            rest, tail.offset, last_zxid, growth_bytes=growth_bytes, file_bytes=disk.size(path)
+            rest,
+            tail.offset,
+            growth_bytes=growth_bytes,
+            file_bytes=disk.size(path),
+            before=partial(_read_before, disk, path, tail.offset),
         )
     if not is_torn:
         raise damaged(tail.file, tail.offset, last_zxid)
@@ -391,6 +400,11 @@ def _settle_tail(disk: Disk, tail: Tail, last_zxid: int) -> None:
         last_zxid=hex(last_zxid),
     )
     cut_log(disk, tail.file, tail.offset)
+
+
+def _read_before(disk: Disk, path: Path, offset: int, size: int) -> bytes:
+    with closing(disk.open(path, offset - size)) as file:
+        return file.read(size)
 
 
 def _warn_if_log_is_short(snapshot: _Loaded, zxid: int) -> None:

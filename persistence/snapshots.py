@@ -12,9 +12,9 @@ from contextlib import closing
 from pathlib import Path
 
 import attrs
-import structlog
 import trio
 
+from eventlog import log
 from persistence.disk import Disk, WritableFile
 from persistence.file_names import (
     UNFINISHED_SUFFIX,
@@ -28,8 +28,6 @@ from persistence.log_reader import list_logs, logs_holding
 from persistence.offload import Offload
 from persistence.snapshot_compression import GZIP_MAGIC, SNAPPY_MAGIC, compressor
 from persistence.snapshot_format import TREE_END, SnapshotSource, file_chunks
-
-log = structlog.get_logger()
 
 RETAIN_COUNT_MIN = 3
 

@@ -17,30 +17,34 @@ Apache cuts in (2), refuses some of (3) and silently drops any number of entries
 
 In our own files a mark follows the last batch (log_format.py), and more can be told:
 
-  4. A mark right behind the last sound entry: that batch is complete. What follows it belongs to a batch of
-     which not even the first sector was written.
-  5. A mark at the end: the last batch was written to its end, so (2) is out of the question; and what is bad
-     before that batch was synced: damage.
+  4. A mark right behind the last sound entry: that batch is complete. What follows is one batch of which not
+     even the first sector was written. (Or it was cut off on purpose, if the mark is of a batch of nothing.)
+  5. A mark at the end: the last batch was written to its end. What is bad before that batch was synced:
+     damage. In that batch a sector is zero that was not written as zeros, or all of it was written: damage.
   6. No mark, and nothing else behind the last sound entry: there was one, so something was lost, unless it
-     would stand in the next sector or in two. The same if the file ends where it was never made to end, or
-     has no sound entry at all: it gets its name when its first batch is synced.
+     would stand in the next sector. The same if the file ends where it was never made to end, or within an
+     entry, or has no sound entry at all: it gets its name when its first batch is synced.
+  7. No mark at the end: the end of a batch was never written. Nobody asks there whether sound entries follow:
+     clients choose what is in a payload, and may put there what looks like entries.
 
-What remains is the sector with the end of the last batch, or one within that batch, if all of it is zero:
-that looks like a tear, and is cut.
+What remains are sectors of the last batch, and those behind them, if all of each is zero: that looks like a
+tear, and is cut.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from persistence.log_format import (
     FILE_HEADER,
     SECTOR_BYTES,
+    Mark,
     claimed_entry_size,
     final_mark,
-    has_room_for_mark,
+    gap_behind,
     is_whole_but_for_its_length,
-    marked_batch_bytes,
+    mark_behind,
     sound_entry_size,
+    zero_sectors_of,
     zxid_of,
 )
 
@@ -67,21 +71,53 @@ def is_torn_write(tail: bytes, offset: int, last_zxid: int) -> bool:
     return following <= UNSYNCED_ENTRIES_MAX and _has_unwritten_sector(tail[:first], offset)
 
 
-def is_torn_batch(tail: bytes, offset: int, last_zxid: int, *, growth_bytes: int, file_bytes: int) -> bool:
-    """The same for a file with marks, which grows by `growth_bytes` at a time."""
+def is_torn_batch(
+    tail: bytes, offset: int, *, growth_bytes: int, file_bytes: int, before: Callable[[int], bytes]
+) -> bool:
+    """The same for a file with marks, which grows by `growth_bytes` at a time. `before` reads so many bytes
+    that are before the tail."""
     if offset == len(FILE_HEADER):
         return False
-    if not tail and has_room_for_mark(offset) and offset % SECTOR_BYTES:
+    if not tail and offset % SECTOR_BYTES and not gap_behind(offset):
         return False
-    if marked_batch_bytes(tail, offset) is not None:
-        return True
+    if mark_behind(tail, offset) is not None:
+        return is_unfinished(tail, offset)
     if (mark := final_mark(tail, offset)) is not None:
-        end, batch_bytes = mark
-        first = next(sound_entries(tail[:end], last_zxid), end)
-        return end <= batch_bytes and _has_unwritten_sector(tail[:first], offset)
+        if mark.start > offset:
+            return False
+        batch = before(offset - mark.start) + tail[: mark.end - offset]
+        return _has_lost_sector(batch, mark)
     if not _was_made_so_long(file_bytes, growth_bytes):
         return False
-    return not tail or is_torn_write(tail, offset, last_zxid)
+    claimed_bytes = claimed_entry_size(tail, 0)
+    if growth_bytes and len(tail) >= _HEAD_BYTES and offset + claimed_bytes > file_bytes:
+        return False  # the file is made long enough before anything is written
+    if claimed_bytes > len(tail):
+        return not is_whole_but_for_its_length(tail)
+    return _has_unwritten_sector(tail, offset)
+
+
+def is_unfinished(tail: bytes, offset: int) -> bool:
+    """Is `tail`, in a file with marks, what a crash left of one batch behind one that is complete, or what
+    was to be cut off?"""
+    behind = mark_behind(tail, offset)
+    if behind is None:
+        return False
+    final = final_mark(tail, offset)
+    return behind.batch_bytes == 0 or final is None or final.start == offset or final.end == offset
+
+
+def _has_lost_sector(batch: bytes, mark: Mark) -> bool:
+    """Is there a zero sector more than were written? Not those that this batch shares with the mark behind
+    it, which is there, or with the mark before it, which would be there if the sector had been lost."""
+    start, end = mark.start, mark.end
+    if not gap_behind(start):
+        start += SECTOR_BYTES - start % SECTOR_BYTES
+    if not gap_behind(end):
+        end -= end % SECTOR_BYTES
+    if start >= end:
+        return False
+    return zero_sectors_of(batch[start - mark.start : end - mark.start], start) > mark.zero_sectors
 
 
 def _was_made_so_long(file_bytes: int, growth_bytes: int) -> bool:

@@ -18,25 +18,21 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, takewhile
 from pathlib import Path
 
-import structlog
-
+from eventlog import log
 from persistence.disk import Disk, WritableFile
 from persistence.errors import RESYNC_OR_RESTORE, DataDirError
 from persistence.file_names import LogFile, log_name, unfinished_log_name
 from persistence.log_format import (
     ENTRY_OVERHEAD_BYTES,
     FILE_HEADER,
-    MARK_BYTES,
     EntryScanner,
     encode_entries,
-    mark_behind,
+    ending_of,
     marked_header,
     zxid_of,
 )
 from persistence.log_reader import LogReader, cut_log, list_logs, logs_holding, scan
 from persistence.torn_tail import UNSYNCED_ENTRIES_MAX
-
-log = structlog.get_logger()
 
 # Growing starts when this little is left: the original's number, so that files have the sizes it would give.
 _ROOM_LEFT_BYTES_MIN = 4096
@@ -118,7 +114,7 @@ class TxnLog:
         if self._file is None:
             self._start_file(zxid_of(payloads[0]), entries)
         else:
-            self._write(self._file, entries, len(entries))
+            self._write(self._file, b"", entries)
             self._sync(self._file)
             assert self._durable is not None
             self._durable = (self._durable[0], self._position)
@@ -199,7 +195,7 @@ class TxnLog:
         self._file = self._disk.create(unfinished)
         header = marked_header(self._preallocate_bytes)
         self._position, self._reserved, self._zeroed_to = 0, len(header), 0
-        self._write(self._file, header + entries, len(entries))
+        self._write(self._file, header, entries)
         self._sync(self._file)
         self._disk.rename(unfinished, path)
         if self._force_sync:
@@ -207,11 +203,11 @@ class TxnLog:
         self._durable = (LogFile(zxid, path), self._position)
         log.info("log_file_created", file=str(path))
 
-    def _write(self, file: WritableFile, data: bytes, batch_bytes: int) -> None:
-        """Write header and batch, or a batch, and its mark behind it."""
-        end = self._position + len(data)
-        data += mark_behind(batch_bytes, end)
-        marked_end = end + MARK_BYTES
+    def _write(self, file: WritableFile, header: bytes, batch: bytes) -> None:
+        """Write a batch and its mark behind it, behind the header if that is due."""
+        end = self._position + len(header) + len(batch)
+        data = header + batch + ending_of(batch, end)
+        marked_end = self._position + len(data)
         reserved = grown_size(self._position, self._reserved, self._preallocate_bytes)
         if marked_end > reserved:
             reserved = grown_size(marked_end, reserved, self._preallocate_bytes)

@@ -11,18 +11,16 @@ cannot write here stops nobody, as in the original, and is only said in the log.
 members that are proposed must be on disk before they are acknowledged (`save_next`).
 """
 
-import io
 from pathlib import Path
 
-import structlog
-
+from eventlog import log
+from jute.properties_text import escaped, pieces
 from persistence.disk import Disk, read_chunks, replace_file
 from persistence.errors import DataDirError
+from quorum.checked_lines import checked, is_damaged
 from quorum.errors import MembersNotSaved
 from quorum.server_lines import Ensemble, config_text, is_membership_key, read_config_text
 from quorum.setting_text import BadValue, trimmed
-
-log = structlog.get_logger()
 
 _DYNAMIC_FILE = "dynamicConfigFile"
 _SUPERSEDED = (_DYNAMIC_FILE, "peerType")
@@ -50,7 +48,8 @@ class ConfigFiles:
     def save_next(self, ensemble: Ensemble) -> None:
         """Raises MembersNotSaved."""
         try:
-            replace_file(self._disk, self.next_file, _sorted_lines(config_text(ensemble)), like=self._file)
+            lines = checked(_sorted_lines(config_text(ensemble)))
+            replace_file(self._disk, self.next_file, lines, like=self._file)
         except OSError as failure:
             raise self._not_saved(failure) from failure
 
@@ -72,12 +71,16 @@ class ConfigFiles:
         damaged, and we must not go on as if it had never been. Raises DataDirError then."""
         if not self._disk.exists(self.next_file):
             return None
+        content = self._read(self.next_file)
         try:
-            return read_config_text(self._read(self.next_file).decode("latin-1"), multi_address=True)
+            if is_damaged(content):
+                raise BadValue("its check is of other lines", "")
+            return read_config_text(content.decode("latin-1"), multi_address=True)
         except BadValue as failure:
             raise DataDirError(
                 f"the members proposed last cannot be read: {failure}. Quorums could be counted without them",
                 file=self.next_file,
+                offset=0,
                 remedy="Copy the file from another member, or remove it if no reconfiguration was under way",
             ) from failure
 
@@ -88,7 +91,7 @@ class ConfigFiles:
         dynamic = self._beside(f".dynamic.{ensemble.version:x}")
         dropped = _SUPERSEDED + (_CLIENT_ADDRESS if lists_client_address else ())
         try:
-            replace_file(self._disk, dynamic, _sorted_lines(lines), like=self._file)
+            replace_file(self._disk, dynamic, checked(_sorted_lines(lines)), like=self._file)
             static = without_members(self._read(self._file), dropped)
             replace_file(self._disk, self._file, static + _naming(dynamic))
         except (OSError, ValueError) as failure:  # ValueError: somebody has spoilt the file meanwhile
@@ -116,21 +119,17 @@ def without_members(content: bytes, dropped: tuple[str, ...]) -> bytes:
 
     All else stays as it was written, comments too.
     """
-    import javaproperties  # takes 20 ms to import
-
     kept = [
-        element.source
-        for element in javaproperties.parse(io.BytesIO(content))
-        if not isinstance(element, javaproperties.KeyValue) or not _is_dropped(trimmed(element.key), dropped)
+        piece.source
+        for piece in pieces(content.decode("latin-1"))
+        if piece.key is None or not _is_dropped(trimmed(piece.key), dropped)
     ]
     text = "".join(kept)
     return (text if text.endswith("\n") or not text else text + "\n").encode("latin-1")
 
 
 def _naming(dynamic: Path) -> bytes:
-    import javaproperties
-
-    return f"{_DYNAMIC_FILE}={javaproperties.escape(str(dynamic))}\n".encode("ascii")
+    return f"{_DYNAMIC_FILE}={escaped(str(dynamic))}\n".encode("ascii")
 
 
 def _is_dropped(key: str, dropped: tuple[str, ...]) -> bool:

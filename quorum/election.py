@@ -36,7 +36,7 @@ from quorum.setting_text import BadValue
 
 NOBODY = -(1 << 63)  # whom a server without a vote votes for; its zxid and epoch in that vote, too
 UNKNOWN_ZXID = -1  # of a server that does not trust its own disk: it votes for nobody, nobody votes for it
-ROUND_MAX = 1 << 62  # nobody comes so far by counting; and there must be room for the rounds that follow
+_ROUND_LAST = (1 << 63) - 1
 
 
 @attrs.frozen
@@ -175,6 +175,13 @@ class ElectionTiming:
     finalize_wait_ms: int = 200
 
 
+def next_round(round_: int) -> int:
+    """The one to open after this one. Nobody counts to the last one, but anybody can claim to be there, and
+    all who look enter it. So the lowest one follows it, as with the original's. Who is still in the last one
+    is in a higher round then, and is joined there."""
+    return round_ + 1 if round_ < _ROUND_LAST else -_ROUND_LAST - 1
+
+
 def say(vote: Vote, state: ServerState, electorate: Electorate) -> Notification:
     return Notification(state, vote.leader, vote.zxid, vote.election_epoch, vote.peer_epoch, electorate.text)
 
@@ -237,7 +244,7 @@ class Election:
         timing: ElectionTiming,
         reconfig_enabled: bool,
     ) -> None:
-        """`round_` is the one to open, one above the last; `current_vote` what the last election came to."""
+        """`round_` is the one to open, behind the last; `current_vote` what the last election came to."""
         learns_only = electorate.learning_state(my_id) is ServerState.OBSERVING
         self.proposal = self._first = Vote(
             my_id if my_id in electorate.committed.voters else NOBODY,
@@ -331,8 +338,6 @@ class Election:
             return outputs + self._answer_one_without_a_vote(sid, notification)
         if notification.leader not in self._electorate.voters:
             return [*outputs, Ignore(sid, f"votes for {notification.leader}, which is no voter")]
-        if notification.election_epoch > ROUND_MAX:
-            return [*outputs, Ignore(sid, f"is in round {notification.election_epoch}")]
         self._told_again.discard(sid)
         vote = _vote_in(notification)
         if notification.state is ServerState.LOOKING:

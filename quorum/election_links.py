@@ -20,9 +20,9 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn, Protocol
 
 import attrs
-import structlog
 import trio
 
+from eventlog import log
 from jute.framing import FrameBuffer, FrameError, frame
 from jute.quorum_records import Initiation, decode_initiation, encode_initiation
 from jute.record import DecodeError, Truncated
@@ -36,13 +36,12 @@ from quorum.network import (
     dial_any,
     give_up_after,
     listen_at,
+    repeat_soon,
     serve_peers,
     shown,
 )
 from quorum.server_lines import Address, Ensemble, host_and_ports
 from quorum.setting_text import BadValue, port_number
-
-log = structlog.get_logger()
 
 MESSAGE_BYTES_MAX = 524_288
 HALF_OPEN_MAX = 64  # connections that have not said who they are; the oldest gives way to a new one
@@ -361,6 +360,7 @@ class ElectionLinks:
         peer.called_from = ()
         peer.failure = None
         give_up_after(stream, UNCONFIRMED_S)
+        repeat_soon(stream)
         log.info("election_link_up", server=peer.sid, address=address_of(stream))
         try:
             with scope:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import assert_never
 
 import attrs
-import structlog
 import trio
 
+from eventlog import log
 from jute.quorum_records import ServerState, decode_notification, encode_notification
 from jute.record import DecodeError
 from quorum.election import (
@@ -29,13 +29,12 @@ from quorum.election import (
     Send,
     TimePassed,
     Vote,
+    next_round,
     reply_to,
 )
 from quorum.election_links import ElectionLinks, LinkSettings
 from quorum.network import Network
 from quorum.server_lines import Ensemble
-
-log = structlog.get_logger()
 
 
 @attrs.frozen
@@ -116,7 +115,7 @@ class Elector:
         assert self._election is None, "one election at a time"
         self.state = ServerState.LOOKING
         self._outcome, self._is_over = None, trio.Event()
-        self._round += 1
+        self._round = next_round(self._round)
         election = self._election = Election(
             self._my_id,
             self._electorate,

@@ -13,9 +13,9 @@ import math
 from collections.abc import Callable, Collection
 from functools import partial
 
-import structlog
 import trio
 
+from eventlog import log
 from jute.zxid import counter_of, epoch_of, format_zxid, make_zxid
 from persistence.offload import Offload
 from quorum.admission import Admission
@@ -55,8 +55,6 @@ from quorum.proposals import Proposals
 from quorum.replica import Replica
 from quorum.server_lines import Ensemble, config_text
 from quorum.settings import PeerSettings
-
-log = structlog.get_logger()
 
 LISTEN_TRIES_MAX = 3
 LISTEN_RETRY_S = 1
@@ -393,8 +391,8 @@ class Leader:
             if not self._epochs.can_be_true(epoch_of(zxid)):
                 raise PeerError(
                     f"server {info.server_id} says it has accepted epoch {epoch_of(zxid)}, which cannot be: "
-                    f"ours is {self._epochs.accepted}. If it is no stranger, empty its data directory: "
-                    "it will fetch everything"
+                    f"ours is {self._epochs.accepted}. If it is no stranger, its acceptedEpoch is damaged: "
+                    "stop it and write the highest one of the other members into that file"
                 )
             if info.server_id == self._my_id:
                 raise PeerError(f"another server has our id {self._my_id}")

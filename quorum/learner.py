@@ -27,10 +27,12 @@ from functools import partial
 from itertools import islice
 
 import attrs
-import structlog
 import trio
 
+from eventlog import log
+from jute.client_records import DeleteRequest
 from jute.opcodes import OpCode
+from jute.record import encode
 from jute.zxid import epoch_of, format_zxid, make_zxid
 from persistence.errors import StorageError
 from persistence.log_format import TXN_HEADER_BYTES, follows, zxid_of
@@ -79,13 +81,18 @@ from quorum.server_lines import Ensemble, Member, read_config_text
 from quorum.setting_text import BadValue
 from quorum.settings import PeerSettings
 
-log = structlog.get_logger()
-
 _SYNC = int(OpCode.SYNC)
+_CLOSE_SESSION = int(OpCode.CLOSE_SESSION)
+# What takes the place of a write that must not be done: every leader makes a transaction of it that says no,
+# and whoever forwarded the write waits for a transaction.
+_REFUSED_BY_ALL = int(OpCode.DELETE), encode(DeleteRequest("/", -1))
 # A leader that was elected a moment ago may not listen yet.
 _DIAL_PAUSES_S = (0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.1, 0.1)
 _SYNC_EVERY_BYTES = 256 << 10
 _MASTER_PATIENCE_TICKS = 2
+# A leader that was elected a moment ago and answers nobody does not hear us, and others could lead meanwhile.
+# Where all are slow this is too short, so it is doubled each time it was in vain.
+_UNANSWERED_PATIENCE_S = 3.0
 _MASTER_PAUSE_S = 0.1
 
 
@@ -132,8 +139,13 @@ class Learning:
         on_synced: Callable[[int], None],
         serve_observers: ServeObservers | None = None,
         stats: PeerStats | None = None,
+        tries_before: int = 0,
     ) -> None:
+        """`tries_before`: how often a role of ours has ended in vain just now."""
         self._settings = settings
+        self._connect_limit_s = min(
+            settings.connect_limit_s, _UNANSWERED_PATIENCE_S * 2.0 ** min(tries_before, 10)
+        )
         self._membership = membership
         self._network = network
         self._replica = replica
@@ -216,7 +228,7 @@ class Learning:
         self.master_id = leader.server_id
         endpoints = [(address.host, address.quorum_port) for address in leader.addresses]
         reason = f"{', '.join(map(shown, endpoints))} took too long"
-        with trio.move_on_after(self._settings.connect_limit_s):
+        with trio.move_on_after(self._connect_limit_s):
             try:
                 return await dial_any(self._dial_patiently, endpoints)
             except OSError as failure:
@@ -547,6 +559,10 @@ class Learning:
                 self._revalidations.remove(asked)
                 asker = asked[1]
                 break
+        if is_valid and self.observer_master is not None:
+            self.observer_master.session_granted(session, asker)
+            if asker is not service:
+                service.session_left(session)
         asker.revalidated(session, is_valid)
 
     def _take_proposal(self, service: LearnerService, zxid: int, payload: bytes) -> None:
@@ -632,7 +648,12 @@ class Learning:
         assert self._link is not None
         if op == _SYNC:
             self._syncs.append(asker)
+        elif op != _CLOSE_SESSION and self._has_left(session, asker):
+            op, body = _REFUSED_BY_ALL
         self._link.send(request_packet(session, cxid, op, body, ids))
+
+    def _has_left(self, session: int, asker: Asker) -> bool:
+        return self.observer_master is not None and self.observer_master.has_left(session, asker)
 
     def ask_revalidation(self, asker: Asker, session: int, timeout_ms: int) -> None:
         assert self._link is not None

@@ -10,15 +10,13 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-import structlog
 import trio
 
 from jute.record import DecodeError, Truncated
 from persistence.open_files import files_for_peers
 from quorum.errors import PeerError
+from quorum.network import repeat_soon
 from quorum.packets import IdsScan, Packet, read_packet, read_packets
-
-log = structlog.get_logger()
 
 _RECEIVE_BYTES = 256 << 10
 # A learner that takes nothing for so long that this much waits for it is let go: it can come back and be
@@ -33,6 +31,7 @@ class LearnerLink:
         self, stream: trio.abc.Stream, *, data_bytes_max: int, queued_bytes_max: int | None = None
     ) -> None:
         self.stream = stream
+        repeat_soon(stream)
         self._data_bytes_max = data_bytes_max
         self._queued_bytes_max = QUEUED_BYTES_MAX if queued_bytes_max is None else queued_bytes_max
         self._received = b""

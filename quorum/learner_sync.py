@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import structlog
 import trio
 
+from eventlog import log
 from jute.zxid import format_zxid
 from persistence.errors import CorruptLog, StorageError
 from persistence.log_format import follows, zxid_of
@@ -21,8 +21,6 @@ from quorum.peer_stats import PeerStats
 from quorum.replica import Replica
 from quorum.settings import PeerSettings
 from quorum.synchronization import Plan, SyncMode, plan_by_walking, plan_from_memory
-
-log = structlog.get_logger()
 
 _QUEUED_BYTES_MAX = 1 << 20  # of what it missed: the queue is for what is new
 

@@ -11,15 +11,13 @@ from collections.abc import Callable
 from functools import partial
 
 import attrs
-import structlog
 
+from eventlog import log
 from quorum.config_files import ConfigFiles
 from quorum.errors import MembersNotSaved
 from quorum.quorum_verifiers import QuorumVerifier, verifier_of
 from quorum.reconfiguration import role_of
 from quorum.server_lines import Ensemble, Member, Role
-
-log = structlog.get_logger()
 
 
 class Membership:

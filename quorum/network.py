@@ -6,6 +6,7 @@ A host name is looked up anew at every dial: behind a name there may be another 
 import errno
 import os
 import socket
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
@@ -14,13 +15,11 @@ from ipaddress import IPv6Address, ip_address
 from typing import NoReturn, Protocol, TypeVar
 
 import attrs
-import structlog
 import trio
 
+from eventlog import log
 from persistence.open_files import files_for_peers
 from quorum.server_lines import bracketed
-
-log = structlog.get_logger()
 
 Endpoint = tuple[str, int]  # a host, by name or number, and a port
 
@@ -30,6 +29,8 @@ NEXT_ADDRESS_AFTER_S = 0.25
 # noticed for as long. So another attempt is made beside it every second, at most so many at the same time.
 DIAL_AGAIN_AFTER_S = 1.0
 DIALS_AT_ONCE_MAX = 4
+REPEAT_AFTER_MS_MAX = 1000  # the least that the system takes
+_TCP_RTO_MAX_MS = 44  # Python has no name for it
 
 
 class Network(Protocol):
@@ -284,6 +285,15 @@ def give_up_after(stream: trio.abc.Stream, seconds: float) -> None:
     if isinstance(stream, trio.SocketStream) and hasattr(socket, "TCP_USER_TIMEOUT"):
         with suppress(OSError):  # it is closed already
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(seconds * 1000))
+
+
+def repeat_soon(stream: trio.abc.Stream) -> None:
+    """Let the system repeat what is not confirmed at least every second, if it can (Linux since 6.15). Else
+    the pause between two tries doubles each time: a network that works again after 7 s is not used before
+    6 s more have passed, and the other side may be taken for dead meanwhile."""
+    if isinstance(stream, trio.SocketStream) and sys.platform == "linux":
+        with suppress(OSError):  # the system does not know this, or the stream is closed already
+            stream.setsockopt(socket.IPPROTO_TCP, _TCP_RTO_MAX_MS, REPEAT_AFTER_MS_MAX)
 
 
 def shown(endpoint: Endpoint) -> str:

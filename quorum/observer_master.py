@@ -2,8 +2,12 @@
 
 An observer takes it for a leader: the handshake and the synchronisation are the same. What the observer asks
 for is asked of the leader as if our own clients had, and the answers find their way back because the leader
-gives them in the order of the questions (Learning keeps that order). So nothing is decided here, and nobody
-is waited for: whatever an observer is told is committed.
+gives them in the order of the questions (Learning keeps that order). So nearly nothing is decided here, and
+nobody is waited for: whatever an observer is told is committed.
+
+What is decided here is who owns a session. For the leader it is ours, whether its client is connected to us
+or to one of our observers, so the leader cannot tell a write that comes late, from a connection which the
+client has left, from one of those it made since. The last of us that was granted the session has it.
 
     serve
     ├── one task for each observer: handshake, synchronisation, then its packets; a second one sends
@@ -13,12 +17,15 @@ is waited for: whatever an observer is told is committed.
 from collections.abc import Sequence
 from functools import partial
 from random import Random
+from struct import Struct
 from typing import Protocol
 
-import structlog
 import trio
 
+from eventlog import log
+from jute.opcodes import OpCode
 from jute.zxid import counter_of, epoch_of, format_zxid, make_zxid
+from persistence.log_format import TXN_HEADER_BYTES
 from persistence.offload import Offload
 from quorum.admission import Admission
 from quorum.errors import PeerError
@@ -56,7 +63,9 @@ from quorum.replica import Replica
 from quorum.server_lines import Ensemble, Member, config_text
 from quorum.settings import PeerSettings
 
-log = structlog.get_logger()
+_LONG = Struct(">q")
+_TXN_TYPE = slice(TXN_HEADER_BYTES - 4, TXN_HEADER_BYTES)
+_CLOSE_SESSION = int(OpCode.CLOSE_SESSION).to_bytes(4, "big", signed=True)
 
 
 class Asker(Protocol):
@@ -126,6 +135,7 @@ class ObserverMaster:
         self.observers: list[Observer] = []  # one for each connection, so one may be there twice
         self._admission = Admission(lambda: membership.committed.members)
         self._touched: dict[int, int] = {}  # timeouts of sessions that observers have heard
+        self._owners: dict[int, Asker] = {}  # of sessions that the leader was asked about, until they end
 
     @property
     def synced_count(self) -> int:
@@ -171,6 +181,8 @@ class ObserverMaster:
 
     def committed(self, zxid: int, payload: bytes) -> None:
         """This transaction is committed, and will be applied before anything else happens."""
+        if self._owners and payload[_TXN_TYPE] == _CLOSE_SESSION:
+            self._owners.pop(_LONG.unpack_from(payload)[0], None)
         self._tell(packet(INFORM, zxid, payload))
 
     def activated(self, zxid: int, payload: bytes, designated: int) -> None:
@@ -186,6 +198,14 @@ class ObserverMaster:
         for observer in self.observers:
             if observer.is_sending:
                 observer.link.flush()
+
+    def session_granted(self, session: int, asker: Asker) -> None:
+        """The leader lets it go on there."""
+        self._owners[session] = asker
+
+    def has_left(self, session: int, asker: Asker) -> bool:
+        """Whether its client has gone on somewhere else behind us since."""
+        return self._owners.get(session, asker) is not asker
 
     def take_touched(self) -> dict[int, int]:
         """Sessions that observers have heard since the last call, with their timeouts."""

@@ -10,9 +10,9 @@ casts must stand for everything it ever acknowledged (ZOOKEEPER-2845).
 
 from random import Random
 
-import structlog
 import trio
 
+from eventlog import log
 from jute.quorum_records import ServerState
 from persistence.offload import Offload
 from quorum.election import Vote
@@ -28,8 +28,6 @@ from quorum.peer_stats import PeerStats
 from quorum.replica import Replica
 from quorum.server_lines import Member, Role
 from quorum.settings import PeerSettings
-
-log = structlog.get_logger()
 
 _READ_ONLY_AFTER_S_MIN = 2.0
 _REPORT_EVERY_S = 10.0
@@ -233,6 +231,7 @@ class Peer:
             doubts=self._doubts,
             on_synced=self._available,
             stats=self._stats,
+            tries_before=self._roles_in_vain,
             serve_observers=self._serve_observers if self._settings.observer_master_port else None,
         )
         reason = await self.learning.learn(leader, await self._masters(leader_id))

@@ -5,9 +5,9 @@ A reconfiguration is a proposal that changes who counts for itself and for all b
 
 from collections.abc import Callable, Sequence
 
-import structlog
 import trio
 
+from eventlog import log
 from jute.errors import SystemError_
 from jute.zxid import counter_of, epoch_of
 from persistence.log_format import zxid_of
@@ -36,8 +36,6 @@ from quorum.reconfiguration import (
 )
 from quorum.replica import LeaderService, Replica
 from quorum.server_lines import Ensemble, config_text
-
-log = structlog.get_logger()
 
 # Before the counter of an epoch overflows a new epoch must begin; some room is left for what is under way.
 LAST_COUNTER = 0xFFFF0000

@@ -105,6 +105,9 @@ class LearnerService(Protocol):
     def revalidated(self, session: int, is_valid: bool) -> None:
         """The leader's answer to a `revalidate`."""
 
+    def session_left(self, session: int) -> None:
+        """Its client has gone on at one of our observers: nothing more it said here counts."""
+
     def touched(self) -> list[tuple[int, int]]:
         """Global sessions heard from since the last call, with their timeouts."""
 

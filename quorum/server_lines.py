@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from jute.properties_text import MalformedEscape, read_properties
 from quorum.setting_text import LONG_BITS, BadValue, parse_integer, port_in_range, trimmed
 
 ALL_INTERFACES = "0.0.0.0"
@@ -198,11 +199,9 @@ def read_config_text(text: str, *, multi_address: bool = False) -> Ensemble:
 
 
 def _read_properties(text: str) -> dict[str, str]:
-    import javaproperties  # takes 20 ms to import, and a single server never needs it
-
     try:
-        return javaproperties.loads(text)
-    except javaproperties.InvalidUEscapeError as error:
+        return read_properties(text)
+    except MalformedEscape as error:
         raise BadValue(f"Malformed \\uxxxx encoding: {error.escape}", "write four digits") from error
 
 

@@ -10,17 +10,23 @@ start is an error there instead of being empty. And what librt reads overflows a
 has been assigned to an `int`.
 """
 
+import compileall
+import fcntl
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 TARGET = CHECKOUT / "build" / "compiled"
-PACKAGES = ("client", "jute", "persistence", "quorum", "server")
+PACKAGES = ("client", "eventlog", "jute", "persistence", "quorum", "server")
 
 # What runs for every request. The shells stay as they are: a coroutine does not get faster by being compiled.
 HOT_MODULES = (
@@ -39,6 +45,7 @@ HOT_MODULES = (
     "server/leading.py",
     "server/learning.py",
     "server/local_sessions.py",
+    "server/loop_meter.py",
     "server/not_serving.py",
     "server/ordering.py",
     "server/paths.py",
@@ -56,6 +63,7 @@ HOT_MODULES = (
 )
 
 
+STAMP = "made-from.sha256"
 _SHOWN_CHARACTERS_MAX = 4000
 
 
@@ -67,24 +75,46 @@ class CompilationFailed(Exception):
     """A module could not be compiled; the message is the compiler's own."""
 
 
-def compile_hot_modules() -> Path:
-    """The folder with the compiled server, made now unless it is there and up to date."""
-    stamp = TARGET / "made-from.sha256"
+def compile_hot_modules(say: Callable[[str], object] = lambda _: None) -> Path:
+    """The folder with the compiled server, made now unless it is there and up to date.
+
+    Only one process at a time makes it; others wait. `say` hears what takes so long.
+    """
     wanted = digest_of_sources()
-    if stamp.exists() and stamp.read_text() == wanted:
+    if is_made_from(wanted):
         return TARGET
     check_compiler()
-    unfinished = TARGET.with_name(f"{TARGET.name}.{os.getpid()}")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    for package in PACKAGES:
-        shutil.copytree(
-            CHECKOUT / package, unfinished / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    build_extensions(unfinished)
-    (unfinished / stamp.name).write_text(wanted)
-    shutil.rmtree(TARGET, ignore_errors=True)
-    unfinished.rename(TARGET)
+    TARGET.parent.mkdir(exist_ok=True)
+    with TARGET.with_name(f"{TARGET.name}.lock").open("w") as lock:
+        say(f"compiling {len(HOT_MODULES)} modules into {TARGET}: a minute or two, once for these sources")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not is_made_from(wanted):
+            started = time.monotonic()
+            make(wanted)
+            say(f"compiled in {time.monotonic() - started:.0f} s")
     return TARGET
+
+
+def is_made_from(digest: str) -> bool:
+    stamp = TARGET / STAMP
+    return stamp.exists() and stamp.read_text() == digest
+
+
+def make(digest: str) -> None:
+    unfinished = TARGET.with_name(f"{TARGET.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        for package in PACKAGES:
+            shutil.copytree(
+                CHECKOUT / package, unfinished / package, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        build_extensions(unfinished)
+        add_byte_code(unfinished)
+        (unfinished / STAMP).write_text(digest)
+        shutil.rmtree(TARGET, ignore_errors=True)
+        unfinished.rename(TARGET)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def extension_modules(folder: Path) -> list[Path]:
@@ -97,16 +127,19 @@ def extension_modules(folder: Path) -> list[Path]:
 def digest_of_sources() -> str:
     digest = hashlib.sha256(f"{sys.version} {sysconfig.get_platform()}".encode())
     files = (path for package in PACKAGES for path in (CHECKOUT / package).rglob("*.*"))
-    sources = [Path(__file__), *(path for path in files if path.suffix in (".py", ".sh"))]
+    sources = [Path(__file__), *(path for path in files if path.suffix in (".py", ".sh", ".service"))]
     for path in sorted(sources):
         digest.update(str(path.relative_to(CHECKOUT)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 
 def check_compiler() -> None:
-    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    """Raise CompilerUnavailable if something is missing that pip does not bring; says how to get it."""
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
     if shutil.which(compiler) is None:
-        raise CompilerUnavailable(f"no C compiler: {compiler} is not on the PATH")
+        raise CompilerUnavailable(
+            f"no C compiler: {compiler} is not on the PATH; on Debian, apt-get install gcc"
+        )
     header = Path(sysconfig.get_path("include")) / "Python.h"
     if not header.exists():
         raise CompilerUnavailable(f"no {header}: on Debian, apt-get install python3-dev")
@@ -135,8 +168,13 @@ def build_extensions(folder: Path) -> None:
         raise CompilationFailed((finished.stdout + finished.stderr)[-_SHOWN_CHARACTERS_MAX:])
 
 
+def add_byte_code(folder: Path) -> None:
+    """Compile what stays Python, once; else every start would, where PYTHONDONTWRITEBYTECODE is set."""
+    compileall.compile_dir(folder, quiet=1, stripdir=str(folder), prependdir=str(TARGET))
+
+
 if __name__ == "__main__":
     try:
-        print(compile_hot_modules())
+        print(compile_hot_modules(say=partial(print, file=sys.stderr, flush=True)))
     except (CompilerUnavailable, CompilationFailed) as failure:
         sys.exit(f"not compiled: {failure}")

@@ -1,12 +1,11 @@
 """Who may: access control lists, the schemes that identify a client, and the checks between them.
 
-An ACL stays in wire form (`vector<ACL>`) wherever it is stored or carried; `entries_of` decodes it once and
-remembers. The ids a connection has proven are a tuple of (scheme, id) pairs, replaced and never changed, so a
-request that waits keeps the ids it was read with.
+An ACL stays in wire form (`vector<ACL>`) wherever it is stored or carried; acl_index.py takes it apart once
+and remembers. The ids a connection has proven are a tuple of (scheme, id) pairs, replaced and never changed,
+so a request that waits keeps the ids it was read with.
 """
 
 import base64
-import functools
 import hashlib
 import re
 from collections.abc import Sequence
@@ -16,11 +15,12 @@ import attrs
 from jute.client_records import Acl, ClientInfo, Id
 from jute.errors import AuthFailed, InvalidAcl, MarshallingError, NoAuth
 from jute.opcodes import Perms
-from jute.primitives import Buffer, Int, Vector, decode_ustring
+from jute.primitives import Vector, decode_ustring
 from jute.record import decode, encode, record
+from server.acl_index import AclIndex, AclIndexes, Entry, entries_of
+from server.ip_ids import network_of
 
 AuthIds = tuple[tuple[str, str], ...]
-Entry = tuple[int, str, str]  # perms, scheme, id
 
 # Bounds that no honest client meets. Every access asks every entry about every id: without them, a frame of
 # a few bytes could keep the server busy for seconds.
@@ -28,7 +28,7 @@ ENTRIES_MAX = 1000  # of an ACL
 IDS_MAX = 100  # of a connection
 ID_CHARACTERS_MAX = 64 << 10  # of all of them
 _ADDRESS_CHARACTERS_MAX = 8192  # zeros may lead any number, so none is too long to be an address
-_SHORT_ACL_BYTES_MAX = 1024
+_JUDGED_MAX = 1024
 
 
 @record
@@ -47,46 +47,6 @@ READ_ACL = encode_acl([(Perms.READ, "world", "anyone")])
 CLOSED_ACL = encode_acl([(0, "world", "anyone")])  # nobody but super
 
 
-@record
-class _StoredAcl:
-    """An Acl with its strings as they are stored."""
-
-    perms: Int
-    scheme: Buffer
-    id: Buffer
-
-
-@record
-class _StoredAclVector:
-    acl: Vector[_StoredAcl]
-
-
-def entries_of(acl: bytes) -> tuple[Entry, ...]:
-    """The entries of a stored ACL."""
-    return _entries_of_short(acl) if len(acl) <= _SHORT_ACL_BYTES_MAX else _entries_of_long(acl)
-
-
-def _decode_entries(acl: bytes) -> tuple[Entry, ...]:
-    """Null members cannot be stored, except in files we did not write."""
-    stored, _ = decode(_StoredAclVector, acl, limit=len(acl))
-    return tuple((a.perms, _stored_text(a.scheme), _stored_text(a.id)) for a in stored.acl or ())
-
-
-# Ordinary ACLs are short; of the others, few are remembered, for they take memory.
-_entries_of_short = functools.lru_cache(maxsize=4096)(_decode_entries)
-_entries_of_long = functools.lru_cache(maxsize=8)(_decode_entries)
-
-
-def _stored_text(stored: bytes | None) -> str:
-    """A string of a stored ACL. Unlike a client's it may hold surrogates, which is how Java's encoding writes
-    what lies beyond the basic plane: they must be the same text again, for somebody may have proven it."""
-    try:
-        text = (stored or b"").decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return decode_ustring(stored or b"")
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 @attrs.frozen
 class Scheme:
     """How one scheme validates, proves and matches ids; the base knows none."""
@@ -96,8 +56,9 @@ class Scheme:
     def is_valid(self, name: str) -> bool:
         return False
 
-    def matches(self, proven: str, name: str) -> bool:
-        return proven == name
+    def granted(self, acl: AclIndex, scheme: str, proven: str) -> int:
+        """What an ACL grants to an id of this scheme."""
+        return acl.for_id(scheme, proven)
 
     def prove(self, data: bytes | None, address: str) -> AuthIds:
         raise AuthFailed
@@ -150,80 +111,39 @@ def hash_name(algorithm: str) -> str:
 
 @attrs.frozen
 class IpScheme(Scheme):
-    """An address, or a network as address/bits; IPv4 and IPv6 never match each other."""
+    """See ip_ids.py."""
 
     def is_valid(self, name: str) -> bool:
-        return len(name) <= _ADDRESS_CHARACTERS_MAX and _network(name) is not None
+        return len(name) <= _ADDRESS_CHARACTERS_MAX and network_of(name) is not None
 
-    def matches(self, proven: str, name: str) -> bool:
-        # Whole addresses are short; others, padded with zeros, must not fill the memory of past answers.
-        return _is_in(proven, name) if len(name) <= 64 else _is_in.__wrapped__(proven, name)
+    def granted(self, acl: AclIndex, scheme: str, proven: str) -> int:
+        return acl.for_address(proven)
 
     def prove(self, data: bytes | None, address: str) -> AuthIds:
         return (("ip", address),)
 
 
-# The original's rules for addresses are those of Java's parseInt: signs and leading zeros pass, zones do not.
-_INTEGER = re.compile(r"([+-]?)(\d+)")
-_HEX_GROUP = re.compile(r"[+-]?[0-9A-Fa-f]+")
+class Judged:
+    """What was found about one set of ids, while the same ones ask: within a frame, and often beyond it.
 
+    A connection that proves another id has another tuple of ids, and a node with another ACL other bytes, so
+    nothing that was found is ever out of date.
+    """
 
-@functools.lru_cache(maxsize=4096)
-def _is_in(proven: str, name: str) -> bool:
-    network, address = _network(name), _address(proven)
-    if network is None or address is None:
-        return False
-    width, bits, number = network
-    return address[0] == width and address[1] >> (width - bits) == number >> (width - bits)
+    __slots__ = ("ids", "permitted")
 
+    def __init__(self) -> None:
+        self.ids: AuthIds | None = None
+        self.permitted: dict[tuple[bytes, int], bool] = {}
 
-def _network(text: str) -> tuple[int, int, int] | None:
-    """The network an ip id stands for, as the width of its addresses, how many bits count, and the bits."""
-    host, slash, bits_text = text.partition("/")
-    address = _address(host)
-    if address is None:
-        return None
-    width, number = address
-    bits = _small_int(bits_text) if slash else width
-    return None if bits is None or bits > width else (width, bits, number)
+    def start(self, ids: AuthIds) -> None:
+        self.ids = ids
+        self.permitted = {}
 
-
-def _address(text: str) -> tuple[int, int] | None:
-    """An address as its width in bits and its number."""
-    if ":" in text:
-        return _ipv6(text)
-    parts = [_small_int(part) for part in text.split(".")]
-    if len(parts) != 4:
-        return None
-    number = 0
-    for part in parts:
-        if part is None or part > 255:
-            return None
-        number = number << 8 | part
-    return 32, number
-
-
-def _ipv6(text: str) -> tuple[int, int] | None:
-    head, gap, tail = text.partition("::")
-    before, after = (half.split(":") if half else [] for half in (head, tail))
-    missing = 8 - len(before) - len(after)
-    if missing < 1 if gap else missing != 0:
-        return None
-    number = 0
-    for group in before + ["0"] * missing + after:
-        if len(group) > 4 or not _HEX_GROUP.fullmatch(group):
-            return None
-        number = number << 16 | int(group, 16) & 0xFFFF
-    return 128, number
-
-
-def _small_int(text: str) -> int | None:
-    """A number of up to three digits behind its zeros that is not negative."""
-    match = _INTEGER.fullmatch(text)
-    digits = match[2].lstrip("0") if match else ""
-    if match is None or len(digits) > 3 or (digits and match[1] == "-"):
-        return None
-    return int(digits or "0")
+    def remember(self, acl: bytes, wanted: int, is_permitted: bool) -> None:
+        if len(self.permitted) >= _JUDGED_MAX:
+            self.permitted.clear()
+        self.permitted[acl, wanted] = is_permitted
 
 
 @attrs.frozen
@@ -232,26 +152,38 @@ class AccessRules:
 
     schemes: dict[str, Scheme] = attrs.field(factory=lambda: {"ip": IpScheme(), "digest": DigestScheme()})
     skip_acl: bool = False
+    _indexes: AclIndexes = attrs.field(factory=AclIndexes, init=False, eq=False)
+    _judged: "Judged" = attrs.field(factory=lambda: Judged(), init=False, eq=False)
 
     def permits(self, acl: bytes, wanted: int, ids: AuthIds) -> bool:
         """Whether these ids hold one of the wanted bits; an empty ACL permits everything."""
         if acl == OPEN_ACL or self.skip_acl:
             return True
-        entries = entries_of(acl)
-        if not entries or any(scheme == "super" for scheme, _ in ids):
-            return True
-        return any(self._grants(entry, wanted, ids) for entry in entries)
+        judged = self._judged
+        if judged.ids is not ids:
+            judged.start(ids)
+        found = judged.permitted.get((acl, wanted))
+        if found is None:
+            found = self._judge(acl, wanted, ids)
+            judged.remember(acl, wanted, found)
+        return found
 
-    def _grants(self, entry: Entry, wanted: int, ids: AuthIds) -> bool:
-        perms, scheme, name = entry
-        if not perms & wanted:
-            return False
-        if scheme == "world" and name == "anyone":
+    def _judge(self, acl: bytes, wanted: int, ids: AuthIds) -> bool:
+        index = self._indexes.of(acl)
+        if index.is_empty or index.for_anyone & wanted:
             return True
-        provider = self.schemes.get(scheme)
-        if provider is None:
-            return False
-        return any(mine == scheme and provider.matches(proven, name) for mine, proven in ids)
+        for scheme, name in ids:
+            if scheme == "super":
+                return True
+            provider = self.schemes.get(scheme)
+            if provider is not None and provider.granted(index, scheme, name) & wanted:
+                return True
+        return False
+
+    @property
+    def entries_read(self) -> int:
+        """How many entries of ACLs were looked at so far: what judging costs."""
+        return self._indexes.entries_read
 
     def check(self, acl: bytes, wanted: int, ids: AuthIds) -> None:
         if not self.permits(acl, wanted, ids):

@@ -4,43 +4,59 @@ A server should be up in a fraction of a second, so each command imports what it
 """
 
 import os
-import signal
+import shlex
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
 from server import VERSION
 from server.build_kind import build_kind
-from server.config_error import INVALID_ARGUMENTS, ConfigError
+from server.starting import INSTALL_SNAPPY, OPTIONS, start_server
 
-if TYPE_CHECKING:
-    from server.config import LoadedConfig
-    from server.run import Companion
-
-USAGE = "Usage: triokeeper start [configfile | port datadir [ticktime] [maxcnxns]]"
-INSTALL_SNAPPY = "install it with: pip install 'triokeeper[snappy]'"
 EXIT_UNSOUND_FILE = 1
 
 
 # Commands that live beside what they run, by module and name: imported when asked for.
 COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {
-    "change-tree-for-tests": ("server.under_test", "change_tree_for_tests"),
     "cli": ("client.shell.command", "cli"),
+    "completion": ("server.completion_command", "completion"),
     "entrypoint": ("server.container.command", "entrypoint"),
     "scripts": ("server.tools.scripts_command", "scripts"),
-    "serve-for-tests": ("server.under_test", "serve_for_tests"),
     "status": ("client.status.command", "status"),
+    "systemd-unit": ("server.systemd.unit_command", "systemd_unit"),
     "zkcli": ("client.zkcli.command", "zkcli"),
 }
 
 
 class Commands(click.Group):
-    """The commands of this file, and those of `COMMANDS_ELSEWHERE`."""
+    """The commands of this file, and those of `COMMANDS_ELSEWHERE`.
+
+    Who leaves out `start` and goes on with its arguments is told so.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = shlex.join(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as problem:
+            if problem.option_name not in OPTIONS.values():
+                raise
+            raise click.UsageError(f"{problem.format_message()} {meant(given)}", ctx) from None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        given = shlex.join(args)
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as problem:
+            if not args[0].isdecimal() and not os.path.exists(args[0]):
+                raise
+            raise click.UsageError(f"{problem.format_message()} {meant(given)}", ctx) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), *COMMANDS_ELSEWHERE])
@@ -54,13 +70,23 @@ class Commands(click.Group):
         return command
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def meant(arguments: str) -> str:
+    return f"Did you mean: triokeeper start {arguments}"
+
+
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(VERSION, prog_name="triokeeper", message=f"%(prog)s %(version)s ({build_kind()})")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """A ZooKeeper server without the JVM.
 
     \b
-    triokeeper start                     a server on 127.0.0.1:2181, its data under ./data
+    triokeeper                           a server on 127.0.0.1:2181, its data under ./data
+    triokeeper start --port 2182         the same on another port; --data and --address choose more
     triokeeper start /conf/zoo.cfg       an existing configuration
     triokeeper dev --servers 3           a whole ensemble on this machine, to try things out with
     triokeeper cli ls /                  look at a tree, copy it, watch it
@@ -68,14 +94,38 @@ def main() -> None:
     triokeeper log inspect FILE          what a transaction log holds
     triokeeper snapshot inspect FILE     what a snapshot holds
     """
+    if ctx.invoked_subcommand is None:
+        sys.exit(start_server(()))
+
+
+def _not_empty(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    if text is not None and not text.strip():
+        raise click.BadParameter("it is empty; leave the option out for the default")
+    return text
 
 
 @main.command()
-@click.argument("arguments", nargs=-1, metavar="[CONFIGFILE | PORT DATADIR [TICKTIME] [MAXCNXNS]]")
-def start(arguments: tuple[str, ...]) -> NoReturn:
+@click.argument(
+    "arguments",
+    nargs=-1,
+    type=click.Path(),
+    metavar="[CONFIGFILE | PORT DATADIR [TICKTIME] [MAXCNXNS]]",
+)
+@click.option("--port", type=click.IntRange(0, 65535), help="The client port; 0 for any. Default: 2181.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False),
+    callback=_not_empty,
+    help="Where the data is kept. Default: ./data.",
+)
+@click.option(
+    "--address", callback=_not_empty, help="Where to listen; 0.0.0.0 for everywhere. Default: 127.0.0.1."
+)
+def start(arguments: tuple[str, ...], port: int | None, data: str | None, address: str | None) -> NoReturn:
     """Run a server until SIGTERM or SIGINT.
 
-    Without arguments it serves this machine alone, at 127.0.0.1:2181, from ./data.
+    Without arguments it serves this machine alone, at 127.0.0.1:2181, from ./data; --port, --data and
+    --address change that. A configuration file or PORT DATADIR takes no options.
 
     CONFIGFILE is a zoo.cfg. Settings that ZooKeeper takes as Java properties are read from it too, and from
     -D flags in JVMFLAGS, SERVER_JVMFLAGS, and the files java.env and zookeeper-env.sh beside it; zoo.cfg
@@ -94,71 +144,9 @@ def start(arguments: tuple[str, ...]) -> NoReturn:
       3   data directory not usable
       14  election port not usable
     """
-    sys.exit(start_server(arguments))
-
-
-def start_server(
-    arguments: tuple[str, ...], *, beside: "Companion | None" = None, shares_ports: bool = False
-) -> int:
-    """Run the server that the arguments of `start` name, to its end; returns the process's exit code."""
-    from server.container.process_one import end_on_signals, take_note_of_orphans
-    from server.logging_setup import choose_format, choose_level, configure_logging, unknown_choices
-
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the server listens to it: no traceback
-    end_on_signals()
-    take_note_of_orphans()
-    form = choose_format(os.environ, is_terminal=sys.stdout is not None and sys.stdout.isatty())
-    try:
-        loaded = load(arguments)
-    except ConfigError as error:
-        configure_logging(form, choose_level(os.environ, {}))
-        refuse(error, is_logged=form != "console")
-    configure_logging(form, choose_level(os.environ, loaded.properties), loaded.config.my_id)
-    log_notes(loaded, unknown_choices(os.environ))
-    from server.run import serve_until_signalled
-
-    return serve_until_signalled(loaded, beside=beside, shares_ports=shares_ports)
-
-
-def load(arguments: tuple[str, ...]) -> "LoadedConfig":
-    """The configuration that the arguments of `start` name, if this installation can run it."""
-    from server.config_loading import load_config, load_direct_form
-
-    if len(arguments) > 1:
-        return load_direct_form(arguments, os.environ)
-    loaded = load_config(Path(arguments[0]) if arguments else None, os.environ)
-    if loaded.config.snapshot_compression == "snappy" and find_spec("cramjam") is None:
-        raise ConfigError(
-            wording="snappy snapshots need the library cramjam, which is not installed",
-            remedy=f"{INSTALL_SNAPPY}, or choose gz",
-            key="snapshot.compression.method",
-        )
-    return loaded
-
-
-def refuse(error: ConfigError, *, is_logged: bool) -> NoReturn:
-    """End with the error's exit code, saying why on stderr and, unless a person sees both, in the log."""
-    if is_logged:
-        import structlog
-
-        log = structlog.get_logger()
-        log.error(error.summary, reason=str(error))
-        log.error(f"Exiting JVM with code {error.exit_code}")
-    click.echo(error.summary, err=True)
-    click.echo(error, err=True)
-    if error.summary == INVALID_ARGUMENTS:
-        click.echo(USAGE, err=True)
-    sys.exit(error.exit_code)
-
-
-def log_notes(loaded: "LoadedConfig", warnings: Iterable[str]) -> None:
-    import structlog
-
-    log = structlog.get_logger()
-    for warning in warnings:
-        log.warning(warning)
-    for note in loaded.notes:
-        getattr(log, note.level)(note.message)
+    folder = None if data is None else os.path.abspath(data)
+    given = {"clientPort": port, "dataDir": folder, "clientPortAddress": address}
+    sys.exit(start_server(arguments, {key: str(value) for key, value in given.items() if value is not None}))
 
 
 @main.command()

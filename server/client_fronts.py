@@ -24,15 +24,14 @@ from contextlib import suppress
 from typing import Final
 
 import attrs
-import structlog
 import trio
 
+from eventlog import log
 from persistence.open_files import files_for_clients
 from server.client_protocol import CLOSED, FRESH, ClientConnection
 from server.clock import Clock
+from server.loop_meter import REQUEST
 from server.pipeline import Pipeline
-
-log = structlog.get_logger()
 
 RECEIVE_BYTES: Final = 64 * 1024
 LINGER_MS: Final = 2_000
@@ -165,6 +164,7 @@ class Peer:
             return
         self.front.pipeline.stats.bytes_received += len(data)
         connection.received(data)
+        self.front.pipeline.meter.noted(REQUEST, connection.session_id, connection.last_op)
         if connection.is_paused or connection.state == CLOSED:
             self.set_interest(self.interest & ~select.EPOLLIN)
 

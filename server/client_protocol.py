@@ -28,9 +28,9 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Protocol
 
-import structlog
 from librt.strings import BytesWriter, read_i32_be, write_i32_be, write_i64_be
 
+from eventlog import log
 from jute.client_records import (
     AuthPacket,
     ConnectRequest,
@@ -58,8 +58,6 @@ from server.watches import WatchedPaths
 
 if TYPE_CHECKING:
     from server.pipeline import Pipeline
-
-log = structlog.get_logger()
 
 FRESH: Final = 0
 OPENING: Final = 1

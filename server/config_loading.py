@@ -47,10 +47,17 @@ METRICS_PROVIDERS = (
 )
 
 
-def load_config(path: Path | None, environ: Mapping[str, str]) -> LoadedConfig:
-    """The configuration in a zoo.cfg, or without one a server for this machine alone, at 127.0.0.1:2181."""
-    if path is None:
-        return _load(_standing_in_for_a_file(WITHOUT_A_FILE, read_jvm_flags(environ, None)), "")
+def load_defaults(environ: Mapping[str, str], chosen: Mapping[str, str] | None = None) -> LoadedConfig:
+    """A server without a configuration file: for this machine alone, at 127.0.0.1:2181, from ./data.
+
+    `chosen` holds settings that replace these, by their key.
+    """
+    values = WITHOUT_A_FILE | dict(chosen or {})
+    return _load(_standing_in_for_a_file(values, read_jvm_flags(environ, None)), "")
+
+
+def load_config(path: Path, environ: Mapping[str, str]) -> LoadedConfig:
+    """The configuration in a zoo.cfg."""
     from server.zoo_cfg_syntax import read_properties  # its library takes 20 ms to import
 
     nothing_read = Sources(path, {}, JvmFlags({}))

@@ -10,6 +10,8 @@ entry in `bodies` and in its parent's `children`, and nowhere else:
     creates     path -> how many children were ever created (the stored cversion); absent: none
     owners      path -> the stored ephemeralOwner of container and TTL nodes; their Stat shows 0
     acls        path -> its ACL in wire form; absent: open to everyone
+    _nodes_below, _bytes_below
+                path -> how many nodes lie below it, and bytes of data in them; absent: none
 
 So answering a read is concatenation, and because dictionaries of bytes and ints are invisible to the garbage
 collector, a million znodes do not lengthen a collection. In a prototype, against one slotted object for a
@@ -17,8 +19,9 @@ znode: 412 instead of 650 bytes for 100 bytes of data, 1.7 instead of 90 ms for 
 
 Invariants:
   1. A node's parent exists, and was inserted into `bodies` before it: iteration meets parents first.
-  2. Stat.cversion = 2 * creates - numChildren, Stat.numChildren = len(children): kept in step by `_restat`.
-  3. Applying a transaction twice leaves the tree as applying it once does (see apply_txn.py).
+  2. What a walk over the nodes below a node would count is kept: nobody walks to answer a request.
+  3. Stat.cversion = 2 * creates - numChildren, Stat.numChildren = len(children): kept in step by `_restat`.
+  4. Applying a transaction twice leaves the tree as applying it once does (see apply_txn.py).
 """
 
 from collections.abc import Iterable, Iterator
@@ -189,6 +192,8 @@ class DataTree:
         self.creates: dict[bytes, int] = {}
         self.owners: dict[bytes, int] = {}
         self.acls: dict[bytes, bytes] = {}
+        self._nodes_below: dict[bytes, int] = {}
+        self._bytes_below: dict[bytes, int] = {}
         self.ephemerals: dict[int, dict[bytes, None]] = {}
         self.session_timeouts_ms: dict[int, int] = {}
         self.quotas = Quotas()
@@ -204,6 +209,7 @@ class DataTree:
             self._insert(path, new_body(EMPTY_DATA, 0, 0, 0), OPEN_ACL)
         for path in (ZOOKEEPER, QUOTA, CONFIG):
             self._restat(parent_of(path), 0)
+            self._count_above(path, 1, 0)
         self._set_acl(CONFIG, READ_ACL)
         self.bodies[CONFIG] = with_acl_version(self.bodies[CONFIG], -1)
         self.digest = self.compute_digest()
@@ -212,6 +218,7 @@ class DataTree:
         """A tree of an old server may come without it."""
         if CONFIG not in self.bodies:
             self._insert(CONFIG, with_acl_version(new_body(EMPTY_DATA, 0, 0, 0), -1), READ_ACL)
+            self._count_above(CONFIG, 1, 0)
             self._restat(ZOOKEEPER, pzxid_of(self.bodies[ZOOKEEPER]))
 
     def _clear_nodes(self) -> None:
@@ -219,8 +226,8 @@ class DataTree:
             table.clear()
         self._child_lists: dict[bytes, bytes] = {}
         self._child_lists_bytes = 0
-        self._counts: dict[bytes, int] = {}
-        self._counted_zxid = 0
+        self._nodes_below.clear()
+        self._bytes_below.clear()
         self._acl_names: dict[bytes, bytes] = {}
         self.data_bytes = 0
         self.quotas.clear()
@@ -261,16 +268,8 @@ class DataTree:
         return encoded
 
     def descendants_count(self, path: bytes) -> int:
-        """How many nodes lie below this one; counted once, however often it is asked between two changes."""
-        if path == ROOT:
-            return len(self.bodies) - 1
-        if self._counted_zxid != self.last_zxid:
-            self._counted_zxid = self.last_zxid
-            self._counts.clear()
-        count = self._counts.get(path)
-        if count is None:
-            count = self._counts[path] = len(self._below(path))
-        return count
+        """How many nodes lie below this one."""
+        return self._nodes_below.get(path, 0)
 
     def _below(self, path: bytes) -> list[bytes]:
         """Every node below this one, parents first."""
@@ -282,10 +281,10 @@ class DataTree:
 
     def usage_of(self, path: bytes) -> tuple[int, int]:
         """How many nodes there are at or below a path, and how many bytes of data they hold."""
-        if path not in self.bodies:
+        body = self.bodies.get(path)
+        if body is None:
             return 0, 0
-        nodes = [path, *self._below(path)]
-        return len(nodes), sum(data_length_of(self.bodies[node]) for node in nodes)
+        return self._nodes_below.get(path, 0) + 1, self._bytes_below.get(path, 0) + data_length_of(body)
 
     @property
     def node_count(self) -> int:
@@ -341,6 +340,7 @@ class DataTree:
         is_session = self.is_ephemeral_owner(owner)
         body = new_body(data, zxid, time_ms, owner if is_session else 0)
         self._insert(path, body, acl)
+        self._count_above(path, 1, data_length_of(body))
         if owner:
             self._own(path, owner, is_session)
         self._count_create(parent, parent_cversion, zxid)
@@ -413,7 +413,9 @@ class DataTree:
         if self.tracks_digest:
             self.digest -= self._digest_of(path)
         self.bodies[path] = changed = with_data(body, data, version, zxid, time_ms)
-        self.data_bytes += len(changed) - len(body)
+        if len(changed) != len(body):
+            self.data_bytes += len(changed) - len(body)
+            self._count_above(path, 0, len(changed) - len(body))
         if self.tracks_digest:
             self.digest = self.digest + self._digest_of(path) & _MASK64
         if self.quotas.paths:
@@ -439,7 +441,9 @@ class DataTree:
         """Write a quota statistic: no version, no time, no watch, only the data and its length."""
         body = self.bodies[path]
         self.bodies[path] = data + body[-68:-16] + _INT.pack(len(data) - 4) + body[-12:]
-        self.data_bytes += len(data) + STAT_BYTES - len(body)
+        if len(data) + STAT_BYTES != len(body):
+            self.data_bytes += len(data) + STAT_BYTES - len(body)
+            self._count_above(path, 0, len(data) + STAT_BYTES - len(body))
 
     def _insert(self, path: bytes, body: bytes, acl: bytes) -> None:
         """Put a node below its parent; NoNode if there is none."""
@@ -459,6 +463,36 @@ class DataTree:
         if acl != OPEN_ACL:
             self._set_acl(path, acl)
 
+    def _count_above(self, path: bytes, nodes_more: int, bytes_more: int) -> None:
+        """Let all nodes above one know what was added below them."""
+        if path == ROOT:
+            return
+        while True:
+            path = parent_of(path)
+            nodes = self._nodes_below.get(path, 0) + nodes_more
+            data_bytes = self._bytes_below.get(path, 0) + bytes_more
+            if nodes:
+                self._nodes_below[path] = nodes
+            else:
+                self._nodes_below.pop(path, None)
+            if data_bytes:
+                self._bytes_below[path] = data_bytes
+            else:
+                self._bytes_below.pop(path, None)
+            if path == ROOT:
+                return
+
+    def _count_all(self) -> None:
+        """Count what is below each node, from the last to the first: a node comes before those below it."""
+        nodes_below, bytes_below = self._nodes_below, self._bytes_below
+        for path in reversed(self.bodies):
+            if path != ROOT:
+                parent = parent_of(path)
+                nodes_below[parent] = nodes_below.get(parent, 0) + nodes_below.get(path, 0) + 1
+                data_bytes = bytes_below.get(path, 0) + data_length_of(self.bodies[path])
+                if data_bytes:
+                    bytes_below[parent] = bytes_below.get(parent, 0) + data_bytes
+
     def _own(self, path: bytes, owner: int, is_session: bool) -> None:
         if is_session:
             self.ephemerals.setdefault(owner, {})[path] = None
@@ -468,6 +502,7 @@ class DataTree:
     def _forget(self, path: bytes, body: bytes) -> bytes:
         """Drop what is kept about a deleted node besides its body; returns the ACL it had."""
         self.data_bytes -= _characters(path) + data_length_of(body)
+        self._count_above(path, -1, -data_length_of(body))
         self.creates.pop(path, None)
         self._child_lists.pop(path, None)
         owner = self.owners.pop(path, 0) or shown_owner_of(body)
@@ -581,6 +616,7 @@ class DataTree:
         for path in self.creates.keys() - self.children.keys():
             self._restat(path, pzxid_of(self.bodies[path]))
         self.digest = self.compute_digest()
+        self._count_all()
         self.quotas.rebuild(self)
 
     def _restore_node(self, path: bytes, data: bytes, acl_id: int, stat: bytes) -> None:

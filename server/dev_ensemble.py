@@ -20,8 +20,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import attrs
-import javaproperties
 import trio
+
+from jute.properties_text import escaped
 
 HOST = "127.0.0.1"
 QUORUM_OFFSET = 700  # from the client port: 2181, 2881 and 3881 unless told otherwise
@@ -105,7 +106,7 @@ def plan_members(servers: int, observers: int, base_port: int, folder: Path) -> 
 
 
 def zoo_cfg_of(member: Member, members: Sequence[Member]) -> str:
-    data_dir = javaproperties.escape(str(member.folder / "data"))
+    data_dir = escaped(str(member.folder / "data"))
     own = f"dataDir={data_dir}\nclientPort={member.client_port}\n"
     if len(members) > 1:  # else one voter with observers would be refused
         own += "standaloneEnabled=false\n"

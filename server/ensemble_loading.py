@@ -9,6 +9,7 @@ from pathlib import Path
 
 import attrs
 
+from quorum.checked_lines import is_damaged
 from quorum.server_lines import (
     ALL_INTERFACES,
     ClientAddress,
@@ -77,12 +78,14 @@ def _read_dynamic_file(file: Path, sources: Sources) -> Sources:
         wording = f"parameter: {key} must be in a separate dynamic config file"
         raise sources.error(wording, f"move the line to {file}", key)
     try:
-        dynamic = Sources(file, read_properties(file.read_bytes()), sources.flags)
+        content = file.read_bytes()
+        dynamic = Sources(file, read_properties(content), sources.flags)
     except OSError as error:
         wording, remedy = f"{file} ({error.strerror})", "create the file, or list the servers in zoo.cfg"
         raise sources.error(wording, remedy, "dynamicConfigFile") from None
     except BadValue as problem:
         raise attrs.evolve(sources, file=file).error_from(problem) from None
+    _check_unchanged(file, content, dynamic)
     for key in dynamic.entries:
         if key == "version":
             wording = "dynamic file shouldn't have version inside"
@@ -91,6 +94,18 @@ def _read_dynamic_file(file: Path, sources: Sources) -> Sources:
             remedy = "a dynamic file holds server, group and weight lines only; move it to zoo.cfg"
             raise dynamic.error(f"Unrecognised parameter: {key}", remedy, key)
     return dynamic
+
+
+def _check_unchanged(file: Path, content: bytes, dynamic: Sources) -> None:
+    """Refuse a list that a server wrote, and that is not as it was written: with fewer members, or with
+    others, quorums would be counted that are none, and without any this server would serve alone."""
+    remedy = "copy the lines from a member that serves; if you edited them yourself, remove the line #crc32"
+    if is_damaged(content):
+        wording = "the members are not those that the server wrote: quorums could be counted without some"
+        raise dynamic.error(wording, remedy)
+    if not dynamic.entries and version_in_name(file):
+        wording = "no members are listed: this server would serve alone, apart from its ensemble"
+        raise dynamic.error(wording, remedy)
 
 
 def version_in_name(file: Path) -> int:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import attrs
-import structlog
 
+from eventlog import log
 from persistence.disk import Disk, read_chunks
 from persistence.recovery import Progress, ignore_progress
 from quorum.config_files import ConfigFiles
@@ -28,8 +28,6 @@ from server.ensemble_standing import standing_of
 from server.replica import Replica
 from server.standing import Standing
 from server.world import World
-
-log = structlog.get_logger()
 
 _OBSERVER_QUEUE_BYTES_MIN = 4 << 20  # less could not hold the largest transactions
 

@@ -13,8 +13,8 @@ from itertools import groupby
 from typing import Final, cast
 
 import attrs
-import structlog
 
+from eventlog import log
 from jute.java_text import java_date, java_double, java_hex
 from jute.primitives import decode_ustring
 from jute.zookeeper_version import FULL_VERSION
@@ -29,8 +29,6 @@ from server.metrics import MetricsReader, spelled
 from server.pipeline import Pipeline
 from server.standing import FOLLOWER, OBSERVER, READ_ONLY, STANDALONE, Standing
 from server.watches import Watcher
-
-log = structlog.get_logger()
 
 NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"
 TRACE_MASK_DEFAULT: Final = 306  # requests, packets between servers, sessions and warnings

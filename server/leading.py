@@ -10,8 +10,7 @@ it came from a connection the client has left; it is refused, lest it be done af
 
 from struct import Struct
 
-import structlog
-
+from eventlog import log
 from jute.errors import MarshallingError, SessionMoved, Unimplemented
 from jute.opcodes import OpCode
 from jute.record import DecodeError
@@ -25,8 +24,6 @@ from server.pipeline import ServerState
 from server.prepare_txn import Preparer
 from server.standing import LEADER
 from server.txns import CLOSE_SESSION, CREATE_SESSION, Txn
-
-log = structlog.get_logger()
 
 _INT = Struct(">i")
 _SYNC = int(OpCode.SYNC)

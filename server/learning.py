@@ -11,8 +11,7 @@ after it would ever be committed.
 from collections import deque
 from struct import Struct
 
-import structlog
-
+from eventlog import log
 from jute.errors import EphemeralOnLocalSession, MarshallingError, SessionExpired, Unimplemented
 from jute.opcodes import OpCode
 from jute.record import DecodeError
@@ -24,8 +23,6 @@ from server.pipeline import OUTSTANDING_BYTES_MAX, Pipeline, ServerState
 from server.stored_tree import StoredTree
 from server.txns import CLOSE_SESSION, CREATE_SESSION, MULTI, Txn, decode_txn
 from server.write_requests import parse_write
-
-log = structlog.get_logger()
 
 _INT = Struct(">i")
 _SYNC = int(OpCode.SYNC)
@@ -183,6 +180,12 @@ class LearningPipeline(Pipeline):
             connection.opened()
         else:
             connection.refuse()
+
+    def session_left(self, session_id: int) -> None:
+        """Its client has gone on elsewhere: what it said here last may come after what it says there."""
+        connection = self.connections.get(session_id)
+        if connection is not None:
+            connection.close()
 
     def _upgrade_for(self, connection: ClientConnection, op: int) -> None:
         """Let all servers know a local session that is about to own an ephemeral node."""

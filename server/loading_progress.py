@@ -4,9 +4,7 @@ import sys
 import time
 from typing import TextIO
 
-import structlog
-
-log = structlog.get_logger()
+from eventlog import log
 
 _QUIET_SECONDS = 1.0
 

@@ -11,24 +11,18 @@ stdout.
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
-from datetime import datetime
-from typing import Any, Literal, get_args
+import time
+from collections.abc import Callable, Mapping
+from threading import RLock
+from typing import Literal, TypeAlias, get_args
 
-if "rich" not in sys.modules:
-    # structlog loads rich, if installed, to draw tracebacks: 40 ms of start-up and 4 MB for nothing here.
-    sys.modules["rich"] = None  # type: ignore[assignment]
-    import structlog
-
-    del sys.modules["rich"]
-else:
-    import structlog
+import eventlog
+from eventlog import Level, log
 
 Format = Literal["console", "plain", "json"]
-EventDict = MutableMapping[str, Any]
+Renderer: TypeAlias = Callable[[Level, str, Mapping[str, object]], str]
 
-LEVELS = {
+LEVELS: Mapping[str, Level] = {
     "all": "debug",
     "trace": "debug",
     "debug": "debug",
@@ -41,6 +35,19 @@ LEVELS = {
 }
 APACHE_LEVELS = {"warning": "WARN", "critical": "ERROR"}
 
+# What terminals make of them: bold, faint, colours.
+_RESET, _BOLD, _FAINT = "\033[0m", "\033[1m", "\033[2m"
+_RED, _GREEN, _YELLOW, _MAGENTA, _CYAN = (f"\033[{number}m" for number in (31, 32, 33, 35, 36))
+_LEVEL_COLOURS: Mapping[Level, str] = {
+    "debug": _GREEN,
+    "info": _GREEN,
+    "warning": _YELLOW,
+    "error": _RED,
+    "critical": _RED,
+}
+_LEVEL_WIDTH = 9
+_NEEDS_QUOTES = frozenset(" \t=\r\n\"'")
+
 
 def choose_format(environ: Mapping[str, str], *, is_terminal: bool) -> Format:
     """TRIOKEEPER_LOG names the format; otherwise people get the console, pipes and files the plain lines."""
@@ -51,7 +58,7 @@ def choose_format(environ: Mapping[str, str], *, is_terminal: bool) -> Format:
     return "console" if is_terminal else "plain"
 
 
-def choose_level(environ: Mapping[str, str], properties: Mapping[str, str]) -> str:
+def choose_level(environ: Mapping[str, str], properties: Mapping[str, str]) -> Level:
     """TRIOKEEPER_LOG_LEVEL, or the level that ZooKeeper's logging properties ask for, or info."""
     candidates = (
         environ.get("TRIOKEEPER_LOG_LEVEL"),
@@ -74,49 +81,64 @@ def unknown_choices(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-def configure_logging(form: Format, level: str = "info", my_id: int | None = None) -> None:
-    """Decide how every logger of this process writes from now on."""
+def configure_logging(form: Format, level: Level = "info", my_id: int | None = None) -> None:
+    """Decide how everything that this process logs is written from now on."""
     if getattr(sys, "stdout", None) is None:  # started without one; its number must not go to another file
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    callsite = structlog.processors.CallsiteParameterAdder(
-        [structlog.processors.CallsiteParameter.MODULE, structlog.processors.CallsiteParameter.LINENO]
-    )
-    processors: dict[Format, list[Any]] = {
-        "console": [
-            structlog.processors.TimeStamper("%H:%M:%S", utc=False),
-            structlog.dev.ConsoleRenderer(pad_event_to=0),
-        ],
-        "plain": [callsite, structlog.processors.format_exc_info, PlainLines(my_id)],
-        "json": [
-            structlog.processors.TimeStamper("iso"),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(default=str),
-        ],
+    renderers: Mapping[Format, Renderer] = {
+        "console": console_line,
+        "plain": PlainLines(my_id),
+        "json": json_line,
     }
-    structlog.configure(
-        processors=[structlog.processors.add_log_level, *processors[form]],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=_LossyStdout()),  # type: ignore[arg-type]
-        cache_logger_on_first_use=True,
+    log.sink = LossyStdout(renderers[form])
+    log.least = level
+
+
+def console_line(level: Level, event: str, fields: Mapping[str, object]) -> str:
+    head = (
+        f"{_FAINT}{time.strftime('%H:%M:%S')}{_RESET} "
+        f"[{_LEVEL_COLOURS[level]}{_BOLD}{level:<{_LEVEL_WIDTH}}{_RESET}] {_BOLD}{event}{_RESET}"
     )
+    pairs = (
+        f" {_CYAN}{key}{_RESET}={_MAGENTA}{_quoted(value)}{_RESET}" for key, value in sorted(fields.items())
+    )
+    return head + "".join(pairs)
+
+
+def _quoted(value: object) -> str:
+    return value if isinstance(value, str) and _NEEDS_QUOTES.isdisjoint(value) else repr(value)
+
+
+def json_line(level: Level, event: str, fields: Mapping[str, object]) -> str:
+    import json
+
+    seconds, nanoseconds = divmod(time.time_ns(), 10**9)
+    timestamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds // 1000:06}Z"
+    return json.dumps({**fields, "event": event, "level": level, "timestamp": timestamp}, default=str)
 
 
 class PlainLines:
-    """Renders an event as a line of ZooKeeper's log; an exception follows on lines of its own."""
+    """Renders an event as a line of ZooKeeper's log."""
 
     def __init__(self, my_id: int | None) -> None:
         self._my_id = "" if my_id is None else str(my_id)
 
-    def __call__(self, _logger: object, _method: str, event: EventDict) -> str:
-        now = datetime.now()
-        level = event.pop("level")
-        where = f"main:{event.pop('module')}@{event.pop('lineno')}"
-        message = _one_line(str(event.pop("event")))
-        exception = event.pop("exception", None)
-        fields = "".join(f" {key}={_one_word(value)}" for key, value in event.items())
-        head = f"{now:%Y-%m-%d %H:%M:%S},{now.microsecond // 1000:03} [myid:{self._my_id}]"
-        line = f"{head} - {APACHE_LEVELS.get(level, level.upper()):<5} [{where}] - {message}{fields}"
-        return line if exception is None else f"{line}\n{exception}"
+    def __call__(self, level: Level, event: str, fields: Mapping[str, object]) -> str:
+        seconds, nanoseconds = divmod(time.time_ns(), 10**9)
+        when = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(seconds))},{nanoseconds // 10**6:03}"
+        pairs = "".join(f" {key}={_one_word(value)}" for key, value in fields.items())
+        return (
+            f"{when} [myid:{self._my_id}] - {APACHE_LEVELS.get(level, level.upper()):<5} "
+            f"[main:{_caller()}] - {_one_line(event)}{pairs}"
+        )
+
+
+def _caller() -> str:
+    """The file and line that logged; of a compiled module, the nearest caller that is not compiled."""
+    frame = sys._getframe(1)
+    while frame.f_globals.get("__name__") in (__name__, eventlog.__name__) and frame.f_back is not None:
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename).removesuffix('.py')}@{frame.f_lineno}"
 
 
 def _one_line(text: str) -> str:
@@ -129,28 +151,25 @@ def _one_word(value: object) -> str:
     return text if text.isprintable() and text and " " not in text else repr(text)
 
 
-class _LossyStdout:
-    """Standard output for a log: what cannot be written is dropped.
+class LossyStdout:
+    """Writes lines to standard output; what cannot be written is dropped.
 
     A closed pipe or a full disk behind the log must not stop a server that keeps its data elsewhere.
     """
 
-    def write(self, text: str) -> None:
-        with _dropping_failures():
-            sys.stdout.write(text)
+    def __init__(self, render: Renderer) -> None:
+        self._render = render
+        self._lock = RLock()  # threads log as well, and so may a signal handler
 
-    def flush(self) -> None:
-        with _dropping_failures():
-            sys.stdout.flush()
-
-
-@contextmanager
-def _dropping_failures() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        # Nobody reads any more. What is still buffered would fail again at exit and change the exit code.
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
-    except (OSError, ValueError):
-        pass  # a full disk, or a character that the terminal's encoding lacks
+    def __call__(self, level: Level, event: str, fields: Mapping[str, object]) -> None:
+        line = self._render(level, event, fields) + "\n"
+        with self._lock:
+            try:
+                sys.stdout.write(line)
+                sys.stdout.flush()
+            except BrokenPipeError:
+                # Nobody reads any more. What is still buffered would fail again at exit and change its code.
+                with open(os.devnull, "wb") as nowhere:
+                    os.dup2(nowhere.fileno(), sys.stdout.fileno())
+            except (OSError, ValueError):
+                pass  # a full disk, or a character that the terminal's encoding lacks

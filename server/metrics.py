@@ -2,7 +2,8 @@
 
 Names and kinds are those of ZooKeeper 3.9: dashboards and alerts ask for them. A name whose matter cannot
 arise here is there all the same, with 0: elections of a standalone server, stages of the original's pipeline
-that ours does not have. Where one measurement of ours is what several names mean, they all show it.
+that ours does not have. Where one measurement of ours is what several names mean, they all show it. What the
+original does not measure has names of our own, which begin with OWN_PREFIX.
 
 Three surfaces show what is read here: the word mntr, the AdminServer and the Prometheus endpoint. `spelled`
 is the flat form of the first two.
@@ -19,9 +20,10 @@ from jute.opcodes import EventType
 from jute.primitives import decode_ustring
 from server.client_protocol import ClientConnection
 from server.data_tree import DataTree
+from server.loop_meter import LoopMeter
 from server.paths import QUOTA
 from server.pipeline import Pipeline
-from server.quotas import LIMITS, STATS, parse_limits
+from server.quotas import LIMITS, STATS, numbers_in
 from server.server_stats import ServerStats
 from server.standing import Standing
 from server.summaries import PercentileSummary, Summary
@@ -72,6 +74,7 @@ PERCENTILE_SUMMARIES: Final = """
     jvm_pause_time_ms
 """.split()
 
+OWN_PREFIX: Final = "triokeeper_"
 _PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 _LENGTH_PREFIX_BYTES: Final = 4
 _NOT_IN_A_NAME: Final = re.compile(r"^[.-]|[^\w.-]", re.ASCII)
@@ -101,6 +104,7 @@ class Metrics:
     counter_sets: Mapping[str, Mapping[str, int]]
     summaries: Mapping[str, Summary]
     percentile_summaries: Mapping[str, PercentileSummary]
+    own: Mapping[str, Number]  # what the original does not know
 
 
 @attrs.frozen(eq=False)
@@ -132,6 +136,7 @@ class MetricsReader:
             percentile_summaries=_in_order(
                 PERCENTILE_SUMMARIES, _percentile_summaries(stats), PercentileSummary()
             ),
+            own=_loop_gauges(self.pipeline.meter),
         )
 
     def _gauges(self) -> dict[str, Number]:
@@ -263,6 +268,25 @@ def _percentile_summaries(stats: ServerStats) -> dict[str, PercentileSummary]:
     }
 
 
+def _loop_gauges(meter: LoopMeter) -> dict[str, Number]:
+    """How long the loop was held, and how often for too long by what; see loop_meter.py."""
+    holds = meter.holds
+    percentiles = zip(_PERCENTILES, holds.percentiles(_PERCENTILES.values()), strict=True)
+    long_holds = {
+        f"loop_held_long_{_NOT_IN_A_NAME.sub('_', kind)}{f'_{op}' if op else ''}": count
+        for (kind, op), count in sorted(meter.long_holds.items())
+    }
+    return {
+        "loop_held_us_avg": holds.average,
+        "loop_held_us_max": holds.greatest,
+        "loop_held_us_cnt": holds.count,
+        "loop_held_us_sum": holds.total,
+        **{f"loop_held_us_{name}": value for name, value in percentiles},
+        "loop_held_long": sum(meter.long_holds.values()),
+        **long_holds,
+    }
+
+
 def quota_gauges(tree: DataTree) -> dict[str, dict[str, int]]:
     """Limits and usage of all quotas, added up for each namespace; a hard limit counts before a soft one."""
     found: dict[str, dict[str, int]] = {
@@ -285,7 +309,7 @@ def quota_gauges(tree: DataTree) -> dict[str, dict[str, int]]:
 def _quota_numbers(tree: DataTree, path: bytes, name: bytes) -> dict[str, int] | None:
     body = tree.bodies.get(QUOTA + path + b"/" + name)
     try:
-        return None if body is None else parse_limits(body[4:-68])
+        return None if body is None else numbers_in(body)
     except ValueError:
         return None
 
@@ -315,7 +339,7 @@ def _by_name(by_namespace: Mapping[bytes, _T]) -> dict[str, _T]:
 
 
 def spelled(metrics: Metrics) -> Iterator[tuple[str, Number]]:
-    """Names and values one after the other; the order of the kinds is the original's.
+    """Names and values one after the other; the order of the kinds is the original's. Our own come last.
 
     Whatever its node is called, the name of a namespace's value has only letters, digits, `_`, `.` and `-`:
     Telegraf discards a whole answer for one name that does not.
@@ -331,6 +355,8 @@ def spelled(metrics: Metrics) -> Iterator[tuple[str, Number]]:
         values = percentile_summary.percentiles(_PERCENTILES.values())
         for prefix, value in zip(_PERCENTILES, values, strict=True):
             yield f"{prefix}_{name}", value
+    for name, number in metrics.own.items():
+        yield f"{OWN_PREFIX}{name}", number
 
 
 def _spelled_sets(sets: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, int]]:

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 import attrs
-import structlog
 
+from eventlog import log
 from jute.client_records import ConnectRequest
 from jute.opcodes import OpCode
 from quorum.committed_log import CommittedLog
@@ -32,11 +32,10 @@ from server.connection_throttle import ConnectionThrottle
 from server.data_tree import DataTree
 from server.digest_history import INTERVAL as DIGEST_INTERVAL
 from server.digest_history import DigestHistory
+from server.loop_meter import COMMIT, LoopMeter
 from server.server_stats import ServerStats
 from server.txns import CLOSE_SESSION, Txn
 from server.watches import Watches
-
-log = structlog.get_logger()
 
 OUTSTANDING_BYTES_MAX = 64 << 20
 
@@ -106,6 +105,7 @@ class ServerState:
         committed_log: CommittedLog | None = None,
         local_sessions: bool = False,
         upgrades_sessions: bool = False,
+        meter: LoopMeter | None = None,
     ) -> None:
         self.tree = tree
         self.rules = rules
@@ -116,6 +116,7 @@ class ServerState:
         self.committed_log = committed_log
         self.local_sessions = local_sessions
         self.upgrades_sessions = upgrades_sessions
+        self.meter = meter or LoopMeter()
         self.watches = Watches()
         self.stats = ServerStats()
         self.digest_history = DigestHistory()
@@ -147,6 +148,7 @@ class Pipeline:
         self.throttle = state.throttle
         self.watches = state.watches
         self.stats = state.stats
+        self.meter = state.meter
         self.digest_history = state.digest_history
         self.sessions = sessions
         self.local = local
@@ -366,6 +368,7 @@ class Pipeline:
             self._session_closed(txn.session, connection)
         if connection is not None and connection.state != CLOSED:
             connection.write_committed(xid, op, txn.zxid, err, body, self.now_ms - started_ms)
+        self.meter.noted(COMMIT, txn.session, txn.type)
 
     def _session_closed(self, session_id: int, connection: ClientConnection | None) -> None:
         """Wherever a session was closed, nobody goes on with it here."""

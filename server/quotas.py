@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LIMITS = b"zookeeper_limits"
 STATS = b"zookeeper_stats"
+_TEXT_BYTES_MAX = 4096  # every write below a quota reads its texts, which take 100 bytes
 _NULL = b"\xff\xff\xff\xff"  # data that is not even empty
 
 # What Java's split at = makes of it: the second part counts, and is empty only where there is a third.
@@ -83,7 +84,7 @@ class Quotas:
         if body is None:
             return
         try:
-            usage = _numbers_in(body)
+            usage = numbers_in(body)
         except ValueError:
             self._recompute(tree, quota)
             return
@@ -135,7 +136,7 @@ class Quotas:
     def _usage_in(self, stats_body: bytes, tree: "DataTree", quota: bytes) -> dict[str, int]:
         """What the statistics say; if they cannot be read, what they will be corrected to."""
         try:
-            return _numbers_in(stats_body)
+            return numbers_in(stats_body)
         except ValueError:
             return dict(zip(("count", "bytes"), tree.usage_of(quota), strict=True))
 
@@ -143,15 +144,17 @@ class Quotas:
 def _limits_in(limits_body: bytes) -> dict[str, int]:
     """What the limits say; where they cannot be read nobody can know what would exceed them."""
     try:
-        return _numbers_in(limits_body)
+        return numbers_in(limits_body)
     except ValueError as failure:
         raise MarshallingError(str(failure)) from None
 
 
-def _numbers_in(body: bytes) -> dict[str, int]:
-    """What the data of a node says; ValueError if it is none, or not even empty."""
+def numbers_in(body: bytes) -> dict[str, int]:
+    """What the data of a node says; ValueError if it is none, not even empty, or too long to be looked at."""
     if body.startswith(_NULL):
         raise ValueError("there are no numbers in null")
+    if len(body) > _TEXT_BYTES_MAX + 72:
+        raise ValueError(f"the text of a quota has at most {_TEXT_BYTES_MAX} bytes")
     return parse_limits(body[4:-68])
 
 

@@ -18,9 +18,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, Self
 
-import structlog
 import trio
 
+from eventlog import log
 from jute.primitives import encode_ustring
 from jute.zxid import format_zxid
 from persistence.data_dirs import DataDirs, has_fetched, open_data_dirs
@@ -44,6 +44,7 @@ from server.data_tree import DataTree
 from server.leading import LeadingPipeline
 from server.learning import LearningPipeline
 from server.local_sessions import LeaderSessions
+from server.loop_meter import EXPIRY, LoopMeter
 from server.not_serving import NotServingPipeline
 from server.ordering import OrderingPipeline
 from server.paths import CONFIG
@@ -54,8 +55,6 @@ from server.seats import LeaderSeat, LearnerSeat
 from server.standing import FOLLOWER, OBSERVER
 from server.stored_tree import StoredTree, StreamedTree
 from server.world import World
-
-log = structlog.get_logger()
 
 _SNAPSHOT_SIZE_FACTOR_DEFAULT = 0.33
 _NO_DATA = -1
@@ -100,6 +99,7 @@ class Replica:
             committed_log=kept,
             local_sessions=config.local_sessions_enabled,
             upgrades_sessions=config.local_sessions_upgrading_enabled,
+            meter=LoopMeter(world.stopwatch),
         )
         self.txn_log = _txn_log(config, world, dirs)
         self.writer = LogWriter(self.txn_log, world.log_offload, world.log_begin)
@@ -492,12 +492,14 @@ class Replica:
         """
         tick_ms, clock = self.config.tick_ms, self.world.clock
         while True:
-            due_ms = (clock.now_ms() // tick_ms + 1) * tick_ms
-            await trio.sleep((due_ms - clock.now_ms()) / 1000)
+            now_ms = clock.now_ms()
+            due_ms = (now_ms // tick_ms + 1) * tick_ms
+            await trio.sleep((due_ms - now_ms) / 1000)
             if clock.now_ms() > due_ms + tick_ms // 2:
                 await trio.sleep(tick_ms / 1000)
             self.begin_batch()
             self.pipeline.expire_sessions()
+            self.state.meter.noted(EXPIRY, 0, 0)
             for front in self.fronts:
                 front.close_idle()
             self.end_batch()

@@ -1,19 +1,21 @@
 """Running a server as a process: sockets, signals, exit codes."""
 
 import errno
+import os
 import resource
 import select
 import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from random import Random
+from typing import cast
 
-import structlog
 import trio
 
+from eventlog import log
 from persistence.disk import RealDisk
 from persistence.errors import StorageError
 from persistence.offload import WorkerThread
@@ -35,8 +37,6 @@ from server.standalone import Standalone
 from server.standing import Standing
 from server.stream_front import StreamFront
 from server.world import World
-
-log = structlog.get_logger()
 
 EXIT_OK = 0
 EXIT_UNEXPECTED = 1
@@ -105,7 +105,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 async def _serve(loaded: LoadedConfig, beside: Companion | None, shares_ports: bool) -> None:
     config = loaded.config
     _raise_open_files_limit()
-    listener = _listen(config)
+    listener = _listen(config, is_named_by_file=loaded.path is not None)
     log.info(f"Starting quorum peer, myid={config.my_id}" if config.is_distributed else "Starting server")
     async with WorkerThread("log") as log_offload, WorkerThread("snapshot") as snapshot_offload:
         world = World(
@@ -141,6 +141,7 @@ async def _run(
     take_part: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """The server's tasks; the nesting is the shutdown order."""
+    trio.lowlevel.add_instrument(cast(trio.abc.Instrument, server.state.meter))
     server.pipeline.answer_word = four_letter_words_of(server, standing).answer
     async with trio.open_nursery() as storage:
         storage.start_soon(server.write_log)
@@ -188,9 +189,28 @@ async def _serve_clients(
             _announce(server, listener)  # whoever hears of it may stop it at once
             if beside is not None and listener is not None:
                 serving.start_soon(beside, server, listener.getsockname()[1])
-            await _wait_for(signals)
+            async with _reporting(server):
+                await _wait_for(signals)
         serving.cancel_scope.cancel()
     server.fronts.clear()
+
+
+@asynccontextmanager
+async def _reporting(server: Replica) -> AsyncIterator[None]:
+    """Keep systemd informed in this block, if it has started this server and wants to know."""
+    if "NOTIFY_SOCKET" not in os.environ:
+        yield
+        return
+    from server.systemd.notifying import ServiceManager
+
+    manager = ServiceManager.of(os.environ, os.getpid())
+    async with trio.open_nursery() as reporting:
+        if manager is not None:
+            reporting.start_soon(manager.report, lambda: server.pipeline)
+        yield
+        reporting.cancel_scope.cancel()
+    if manager is not None:
+        await manager.tell("STOPPING=1")
 
 
 def _front(server: Replica) -> PlainFront | StreamFront:
@@ -261,7 +281,7 @@ def _address_text(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _listen(config: ServerConfig) -> socket.socket | None:
+def _listen(config: ServerConfig, *, is_named_by_file: bool) -> socket.socket | None:
     if config.client_port is None:
         log.info("clientPort is not set")
         return None
@@ -269,9 +289,10 @@ def _listen(config: ServerConfig) -> socket.socket | None:
     try:
         return _bound(host, port, _backlog(config))
     except OSError as failure:
+        names = ("clientPort", "clientPortAddress") if is_named_by_file else ("--port", "--address")
         raise CannotListen(
-            f"cannot listen on {host or '*'}:{port} (clientPort): {failure.strerror or failure}. "
-            f"{bind_remedy(failure, port='clientPort', address='clientPortAddress')}."
+            f"cannot listen on {bracketed(host or '*')}:{port} ({names[0]}): {failure.strerror or failure}. "
+            f"{bind_remedy(failure, port=names[0], address=names[1])}."
         ) from failure
 
 

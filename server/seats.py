@@ -63,6 +63,9 @@ class LearnerSeat:
     def revalidated(self, session: int, is_valid: bool) -> None:
         self._pipeline.revalidated(session, is_valid)
 
+    def session_left(self, session: int) -> None:
+        self._pipeline.session_left(session)
+
     def touched(self) -> list[tuple[int, int]]:
         return self._pipeline.touched()
 

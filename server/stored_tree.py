@@ -16,8 +16,7 @@ all that got into the stream has been applied. So a wrong tree is noticed with t
 
 from collections.abc import Iterable, Iterator
 
-import structlog
-
+from eventlog import log
 from jute.zxid import format_zxid
 from persistence.errors import CorruptSnapshot
 from persistence.snapshot_format import STREAM_SIGNATURE, TreeDecoder
@@ -25,8 +24,6 @@ from quorum.committed_log import CommittedLog
 from server.apply_txn import apply_txn
 from server.data_tree import DataTree
 from server.txns import Txn, decode_txn
-
-log = structlog.get_logger()
 
 _MASK64 = 0xFFFFFFFFFFFFFFFF
 

@@ -20,6 +20,7 @@ from server.client_fronts import (
 )
 from server.client_protocol import ClientConnection
 from server.clock import Clock
+from server.loop_meter import REQUEST
 from server.pipeline import Pipeline
 
 _SEND_BYTES: Final = 256 * 1024  # a client that takes so many is alive
@@ -147,6 +148,7 @@ class StreamFront:
         self.pipeline.begin_batch(self._clock.now_ms(), self._clock.wall_ms())
         self.pipeline.stats.bytes_received += len(data)
         connection.received(data)
+        self.pipeline.meter.noted(REQUEST, connection.session_id, connection.last_op)
         self.end_batch()
 
     def end_batch(self) -> None:

@@ -9,56 +9,21 @@ import base64
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from functools import partial
-from pathlib import Path
-from typing import Any, NoReturn
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
-import click
 import trio
 
-from client.errors import NodeExists, NoNode, NotEmpty, ServerError
-from client.session import Session as ClientSession
-from client.session import open_session
+from client.errors import ServerError
 from server.data_tree import data_length_of
 from server.ordering import OrderingPipeline
 from server.replica import Replica
 
-LOAD_SECONDS_MAX = 60.0
-SESSION_MS = 30_000
-CONNECT_SECONDS_MAX = 20.0
+if TYPE_CHECKING:
+    from client.session import Session as ClientSession
+
 SYSTEM = b"/zookeeper"
-
-
-@click.command(name="serve-for-tests", hidden=True)
-@click.argument("config", type=click.Path(path_type=Path))
-def serve_for_tests(config: Path) -> NoReturn:
-    """Run a server that a test controls."""
-    from server.cli import start_server
-
-    answers = os.dup(1)
-    os.dup2(2, 1)
-    sys.exit(start_server((str(config),), beside=partial(answer_tests, answers), shares_ports=True))
-
-
-@click.command(name="change-tree-for-tests", hidden=True)
-@click.argument("hosts")
-@click.argument("how", type=click.Choice(["make", "remove"]))
-@click.argument("path")
-def change_tree_for_tests(hosts: str, how: str, path: str) -> None:
-    """Make or remove the namespace of a test at a server that is there already."""
-
-    async def change() -> None:
-        async with open_session(hosts, timeout_ms=SESSION_MS) as session:
-            await session.wait_connected(CONNECT_SECONDS_MAX)
-            await (_put(session, path, b"") if how == "make" else _remove(session, path))
-
-    try:
-        trio.run(change)
-    except (ServerError, TimeoutError) as failure:
-        raise click.ClickException(str(failure) or "nobody serves there") from None
 
 
 async def answer_tests(answers: int, server: Replica, port: int) -> None:
@@ -145,47 +110,27 @@ class Control:
 
     async def _load(self, nodes: dict[str, str]) -> None:
         """Create nodes with all their parents; those that are there get the data."""
+        from server.tree_for_tests import put
+
         async with self._session() as session:
             for path, encoded in nodes.items():
-                await _put(session, path, base64.b64decode(encoded))
+                await put(session, path, base64.b64decode(encoded))
 
     async def _remove(self, path: str) -> None:
         """Delete a node and all that is below it, even if somebody goes on creating there."""
+        from server.tree_for_tests import remove
+
         async with self._session() as session:
-            await _remove(session, path)
+            await remove(session, path)
 
     @asynccontextmanager
-    async def _session(self) -> AsyncIterator[ClientSession]:
+    async def _session(self) -> AsyncIterator["ClientSession"]:
         """A session that may do everything, whatever the ACLs of the tests say."""
-        with trio.fail_after(LOAD_SECONDS_MAX):
-            async with open_session(f"127.0.0.1:{self._port}", timeout_ms=SESSION_MS) as session:
-                await session.wait_connected(LOAD_SECONDS_MAX)
-                self._server.pipeline.connections[session.session_id].ids = (("super", ""),)
-                yield session
+        from server.tree_for_tests import connected
 
-
-async def _put(session: ClientSession, path: str, data: bytes) -> None:
-    for end in (at for at, character in enumerate(path) if character == "/" and at):
-        with suppress(NodeExists):
-            await session.create(path[:end], b"")
-    try:
-        await session.create(path, data)
-    except NodeExists:
-        await session.set_data(path, data)
-
-
-async def _remove(session: ClientSession, path: str) -> None:
-    while True:
-        try:
-            children, _ = await session.get_children(path)
-            for child in children:
-                await _remove(session, f"{path}/{child}")
-            await session.delete(path)
-        except NotEmpty:
-            continue
-        except NoNode:
-            pass
-        return
+        async with connected(f"127.0.0.1:{self._port}") as session:
+            self._server.pipeline.connections[session.session_id].ids = (("super", ""),)
+            yield session
 
 
 def _data(body: bytes) -> bytes:

@@ -1,9 +1,9 @@
 """What the installed command runs; the wheel carries this file as `triokeeper/__init__.py`.
 
-The wheel holds client, jute, persistence, quorum and server inside its own folder, so that a project with
-packages of these names keeps them. Only the server's own process puts that folder first on its path, and
-there ours come first even when PYTHONPATH points at such a project. `triokeeper.testing` is imported by other
-people's processes, and leaves their path alone.
+The wheel holds client, eventlog, jute, persistence, quorum and server inside its own folder, so that a
+project with packages of these names keeps them. Only the server's own process puts that folder first on its
+path, and there ours come first even when PYTHONPATH points at such a project. `triokeeper.testing` is
+imported by other people's processes, and leaves their path alone.
 """
 
 import os

@@ -1,5 +1,5 @@
 """`python -m triokeeper`; the wheel carries this file as `triokeeper/__main__.py`."""
 
-from triokeeper import main  # type: ignore[import-untyped]
+from triokeeper import main
 
 main()

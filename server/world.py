@@ -21,4 +21,4 @@ class World:
     snapshot_offload: Offload
     random: Random
     clock: Clock
-    stopwatch: Callable[[], float] = time.perf_counter  # seconds, to measure how long the disk takes
+    stopwatch: Callable[[], float] = time.perf_counter  # seconds, to measure how long things take

@@ -1,14 +1,12 @@
 """zoo.cfg as text: a Java properties file, with the line on which each key stands.
 
-Latin-1, `\\uXXXX` escapes, three separators, continued lines, the last of equal keys wins: the javaproperties
-library knows all that. Ours is the trimming that ZooKeeper adds, and counting lines.
+The bytes are Latin-1, and of equal keys the last one counts. `jute/properties_text.py` knows the rest; here
+are the trimming that ZooKeeper adds, and counting lines.
 """
 
-import io
 import re
 
-import javaproperties
-
+from jute.properties_text import MalformedEscape, pieces
 from quorum.setting_text import BadValue, trimmed
 from server.config_sources import Entry
 
@@ -20,11 +18,11 @@ def read_properties(content: bytes) -> dict[str, Entry]:
     entries: dict[str, Entry] = {}
     line = 1
     try:
-        for element in javaproperties.parse(io.BytesIO(content)):
-            if isinstance(element, javaproperties.KeyValue):
-                entries[trimmed(element.key)] = Entry(trimmed(element.value), line)
-            line += len(LINE_END.findall(element.source))
-    except javaproperties.InvalidUEscapeError as error:
+        for piece in pieces(content.decode("latin-1")):
+            if piece.key is not None:
+                entries[trimmed(piece.key)] = Entry(trimmed(piece.value), line)
+            line += len(LINE_END.findall(piece.source))
+    except MalformedEscape as error:
         wording = f"line {line}: Malformed \\uxxxx encoding: {error.escape}"
         raise BadValue(
             wording, "write four hexadecimal digits after \\u, or two backslashes for one"

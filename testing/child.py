@@ -19,8 +19,11 @@ from .errors import ServerError
 ANSWER_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 15.0
 LOG_TAIL_LINES = 30
-# They configure servers, and are not meant for ours.
-_NOT_FOR_US = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "JVMFLAGS", "SERVER_JVMFLAGS", "KAFKA_OPTS")
+# They configure servers, or name whoever started the tests, and are not meant for ours.
+_NOT_FOR_US = (
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "JVMFLAGS", "SERVER_JVMFLAGS", "KAFKA_OPTS"),
+    *("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"),
+)
 _COMMAND = (sys.executable, "-P", "-m", "triokeeper")
 
 

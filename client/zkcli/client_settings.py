@@ -8,6 +8,8 @@ import os
 import re
 from pathlib import Path
 
+from jute.properties_text import read_properties
+
 EXIT_INVALID_INVOCATION = 2
 SECURE = "zookeeper.client.secure"
 
@@ -45,10 +47,8 @@ def check_settings(file: str | None) -> list[str]:
 
 
 def _load(file: Path) -> dict[str, str]:
-    import javaproperties
-
     try:
-        return javaproperties.loads(file.read_bytes().decode("latin-1"))
+        return read_properties(file.read_bytes().decode("latin-1"))
     except OSError as problem:
         kind = "org.apache.zookeeper.server.quorum.QuorumPeerConfig$ConfigException"
         why = f"{file.absolute()} file is missing" if isinstance(problem, FileNotFoundError) else str(problem)

@@ -11,9 +11,10 @@ from disk_exchange_load import SESSION_MS, authenticate, catalogue
 from docker_containers import Lab
 from session_client import SessionClient
 from whole_tree import Seen, differences, read_tree
+from zk_reference import OLDER_RELEASES
 from zk_servers import SMALL_FLAGS, start_reference
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600, func_only=True)]
 
 SETTINGS = {
     "snapCount": "300",
@@ -36,13 +37,14 @@ def fill(port: int) -> None:
         list(client.call_all(list(catalogue())))
 
 
-def test_row_25_apaches_data_there_and_back(lab: Lab, tmp_path: Path) -> None:
+@pytest.mark.parametrize("older", [None, *OLDER_RELEASES])
+def test_row_25_apaches_data_there_and_back(lab: Lab, tmp_path: Path, older: str | None) -> None:
     """Apache's server fills a directory, the image serves it and writes, and Apache's serves that."""
     data, log = tmp_path / "data", tmp_path / "datalog"
     data.mkdir()
     settings = SETTINGS | {"dataLogDir": str(log)}
     flags = (*SMALL_FLAGS, NEVER_REAP)
-    with start_reference(settings, data_dir=data, jvm_flags=flags) as server:
+    with start_reference(settings, data_dir=data, jvm_flags=flags, older=older) as server:
         fill(server.port)
         by_apache = everything(server.port)
     assert len(by_apache) > 100
@@ -58,7 +60,7 @@ def test_row_25_apaches_data_there_and_back(lab: Lab, tmp_path: Path) -> None:
     box.stop()
 
     own(tmp_path)
-    with start_reference(settings, data_dir=data, jvm_flags=flags) as server:
+    with start_reference(settings, data_dir=data, jvm_flags=flags, older=older) as server:
         assert differences(by_container, everything(server.port)) == []
 
 

@@ -4,7 +4,7 @@ import pytest
 from docker.client import DockerClient
 from docker_containers import Box, Lab
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600, func_only=True)]
 
 SCRIPTS = (
     "zkCleanup.sh zkCli.sh zkEnv.sh zkServer-initialize.sh zkServer.sh zkSnapShotToolkit.sh"

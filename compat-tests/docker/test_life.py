@@ -2,6 +2,8 @@
 
 import socket
 import time
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 import session_client as wire
@@ -9,7 +11,9 @@ from docker_containers import HOST, Box, Lab, wait_for
 from kazoo.client import KazooClient
 from session_client import SessionClient
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+from scripts.docker_engine import install_packages
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600, func_only=True)]
 
 READY_SECONDS_MAX = 1.0
 STOP_SECONDS_MAX = 2.0
@@ -131,6 +135,48 @@ def test_row_46_purging_at_the_start(lab: Lab) -> None:
 
     wait_for(lambda: snapshots_in(box) <= 3, box)
     assert box.log.count("Purge task started.") == 2
+
+
+FASTER = 600  # an hour in six seconds
+DAY_MS = 86_400_000
+
+
+def test_row_46_purging_every_hour(lab: Lab) -> None:
+    """With a clock that runs faster: what is too old goes while the server runs, again and again.
+
+    As user 1000 from the start, because the library that changes the clock shares memory with its process.
+    """
+    library = fast_clock()
+    box = lab.run(
+        user="1000",
+        environment={
+            "ZOO_AUTOPURGE_PURGEINTERVAL": "1",
+            "ZOO_CFG_EXTRA": f"snapCount=20 maxSessionTimeout={DAY_MS}",
+            "LD_PRELOAD": "/fast-clock.so",
+            "FAKETIME": f"+0 x{FASTER}",
+        },
+        volumes={str(library): {"bind": "/fast-clock.so", "mode": "ro"}},
+    )
+    for _ in range(2):
+        removed, purges = (box.log.count(said) for said in ("purged", "Purge task completed."))
+        with closing(SessionClient.open(box.port, DAY_MS)) as client:
+            for _ in range(200):
+                assert client.call(wire.create("/n-", b"x", flags=wire.SEQUENTIAL)).err == 0
+
+        wait_for(lambda: box.log.count("Purge task completed.") > purges + 1, box)  # noqa: B023
+
+        assert snapshots_in(box) <= 3
+        assert box.log.count("purged") > removed
+    assert box.mode == "standalone"
+
+
+def fast_clock() -> Path:
+    """The library that makes a process see time pass faster, installed if it is not there."""
+    found = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+    if found is None:
+        install_packages("libfaketime")
+        found = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    return found.resolve()
 
 
 def snapshots_in(box: Box) -> int:

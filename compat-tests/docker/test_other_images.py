@@ -3,7 +3,7 @@
 import pytest
 from docker_containers import HOST, Lab, wait_for
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600, func_only=True)]
 
 
 def test_row_60_one_server_as_bitnamis(lab: Lab) -> None:

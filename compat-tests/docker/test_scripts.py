@@ -2,6 +2,7 @@
 
 import io
 import re
+import shutil
 import subprocess
 import tarfile
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from kazoo.client import KazooClient
 from zk_reference import find_reference
 from zkcli_processes import command_line
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600, func_only=True)]
 
 FOUND = "Client port found: 2181. Client address: localhost. Client SSL: false."
 # What is not the same in two runs: the address, the session, times, and when the first event is told.
@@ -117,6 +118,52 @@ def test_row_20_a_shell_in_a_container_of_its_own(lab: Lab) -> None:
 
     assert (ended.code, ended.lines[-1]) == (0, "[zookeeper]")
     assert "serving on" not in ended.stdout
+
+
+def test_row_20_an_interactive_shell(lab: Lab) -> None:
+    """As a person has it with `docker run -it --rm --link ... zkCli.sh -server zookeeper`."""
+    network = lab.network()
+    lab.run(network=network, aliases=["zookeeper"])
+    shell = lab.create(
+        "zkCli.sh", "-server", "zookeeper", network=network, ports={}, tty=True, stdin_open=True
+    )
+    with shell.terminal() as terminal:
+        shell.start()
+        terminal.wait_for("[zk: zookeeper(CONNECTED) 0]")
+        terminal.type("create /typed here")
+        terminal.wait_for("Created /typed")
+        terminal.wait_for("[zk: zookeeper(CONNECTED) 1]")
+        terminal.type("ls /")
+        terminal.wait_for("[typed, zookeeper]")
+        assert "start" not in shell.run("ps", "-eo", "args").stdout.split()  # no server was started here
+        terminal.type("quit")
+
+        assert shell.wait_until_ended() == 0
+
+
+TELEGRAF = Path(__file__).parents[1] / "go" / "telegraf"
+
+
+def test_row_35_telegraf_parses_what_monitors_ask_for(served: Box, tmp_path: Path) -> None:
+    """Telegraf's own input, by its released module; without Go the next test holds its rules alone."""
+    if shutil.which("go") is None:
+        pytest.skip("Telegraf's input is built with Go, which is not on the PATH: install golang")
+    program = tmp_path / "ask"
+    built = subprocess.run(
+        ["go", "build", "-o", str(program), "."], cwd=TELEGRAF, capture_output=True, text=True, timeout=900
+    )
+    assert built.returncode == 0, built.stderr
+
+    asked = subprocess.run([program, served.host_port], capture_output=True, text=True, timeout=30)
+
+    assert (asked.returncode, asked.stderr) == (0, "")
+    state, *fields = asked.stdout.splitlines()
+    assert state == "state standalone"
+    kinds = {name: kind for name, kind, _ in (line.split(" ", 2) for line in fields)}
+    assert len(kinds) > 50
+    assert kinds["version"] == "string"
+    counted = ("znode_count", "watch_count", "num_alive_connections", "outstanding_requests", "max_latency")
+    assert {name: kinds[name] for name in counted} == dict.fromkeys(counted, "int64")
 
 
 def test_row_35_words_that_monitors_parse(served: Box) -> None:

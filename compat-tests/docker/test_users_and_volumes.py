@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from docker_containers import Box, Lab
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600, func_only=True)]
 
 VOLUMES = ("/data", "/datalog", "/logs")
 

@@ -210,15 +210,13 @@ def _link(where: Path, to: Path) -> None:
 def say(plan: Plan) -> None:
     """Notes begin a server's log; beside another command's output, warnings go to standard error."""
     if plan.command.is_server and plan.notes:
-        import structlog  # most starts have nothing to say, and this takes a while
-
+        from eventlog import log  # most starts have nothing to say
         from server.logging_setup import choose_format, choose_level, configure_logging
 
         environ = {**os.environ, **plan.exports}
         configure_logging(choose_format(environ, is_terminal=sys.stdout.isatty()), choose_level(environ, {}))
-        log = structlog.get_logger()
         for note in plan.notes:
-            getattr(log, note.level)(note.message)
+            log.at(note.level, note.message)
         sys.stdout.flush()
     elif not plan.command.is_server:
         for note in plan.notes:

@@ -39,6 +39,17 @@ def test_the_compiled_server_passes_the_servers_tests(compiled: Path) -> None:
     run_python(compiled, "-m", "pytest", *options, *TESTED)
 
 
+def test_make_run_runs_it(compiled: Path, tmp_path: Path) -> None:
+    """The checkout itself, in which this runs, stays pure."""
+    command = [sys.executable, "-m", "scripts.run_server", "0", str(tmp_path / "data")]
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        serving = next(line for line in server.stdout if " serving on " in line)
+        server.terminate()
+
+    assert "(compiled) serving on" in serving
+
+
 def run_python(code: Path, *arguments: str) -> str:
     finished = subprocess.run(
         [sys.executable, "-P", *arguments],  # -P: nothing comes from the current folder

@@ -1,5 +1,8 @@
 """Strings as Java reads and writes them. Both tables were produced by Java 17 and BinaryOutputArchive."""
 
+import codecs
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,3 +97,40 @@ def test_no_bytes_are_refused(data: bytes) -> None:
         assert text == data.decode()
     except UnicodeDecodeError:
         assert "\ufffd" in text
+
+
+def java_replace(error: UnicodeError) -> tuple[str, int]:
+    """Java's rule, one malformed sequence at a time."""
+    assert isinstance(error, UnicodeDecodeError)
+    data, start = error.object, error.start
+    is_continuation = [byte & 0xC0 == 0x80 for byte in data[start + 1 : start + 3]] + [False, False]
+    if data[start] != 0xED or not is_continuation[0]:
+        return "\ufffd", error.end
+    return "\ufffd", start + (3 if is_continuation[1] else 2)
+
+
+codecs.register_error("test-java-replace", java_replace)
+
+
+@given(st.lists(st.sampled_from(bytes.fromhex("41c3ede0a080bf9ff09ffdfeff")), max_size=12).map(bytes))
+def test_malformed_text_is_read_by_javas_rule(data: bytes) -> None:
+    assert decode_ustring(data) == data.decode("utf-8", "test-java-replace")
+
+
+@pytest.mark.parametrize("piece", [b"\xff", b"\xed\xa0\x80", b"\xe1\x80", "\U00010000".encode()])
+def test_no_python_runs_for_each_character_of_a_long_text(piece: bytes) -> None:
+    """A frame of malformed text, or of text above the basic plane, costs as few calls as any other."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        text = decode_ustring(piece * 10_000)
+        encode_ustring(text)
+    finally:
+        sys.setprofile(None)
+    assert len(text) == 10_000
+    assert calls < 100

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jute.client_records import Acl, CreateRequest, GetChildrenResponse, GetDataRequest, Id, Stat, SyncRequest
+from jute.client_records import (
+    Acl,
+    CreateRequest,
+    GetChildrenResponse,
+    GetDataRequest,
+    Id,
+    Stat,
+    SyncRequest,
+    SyncResponse,
+)
 from jute.primitives import BUFFER, USTRING, VECTOR, Buffer, Byte, Int, UString, Vector, encode_ustring
 from jute.quorum_records import QuorumPacket
 from jute.record import INNER_LENGTH_MAX, DecodeError, Truncated, decode, encode, record
@@ -153,6 +162,10 @@ def test_a_packet_from_a_stream_is_told_from_a_broken_one() -> None:
 def test_records_are_values() -> None:
     """Frozen, without a dict, equal by content and fit to be keys."""
     assert {Id("world", "anyone"): 1}[Id("world", "anyone")] == 1
+    assert Id("world", "anyone") != Id("world", "nobody")
+    assert len({SyncRequest("/a"), SyncResponse("/a")}) == 2
+    assert hash(SyncRequest("/a")) != hash(SyncResponse("/a"))
+    assert repr(Acl(31, Id("world", None))) == "Acl(perms=31, id=Id(scheme='world', id=None))"
     assert not hasattr(Id("world", "anyone"), "__dict__")
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         Id("world", "anyone").scheme = "ip"  # type: ignore[misc]

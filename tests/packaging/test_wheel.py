@@ -146,6 +146,26 @@ def test_the_wheel_brings_nothing_but_its_own_folder(installation: Installation)
     assert names == {"triokeeper", f"triokeeper-{VERSION}.dist-info", "lent.pth"}
 
 
+def test_type_checkers_know_the_testing_kit(installation: Installation, tmp_path: Path) -> None:
+    """The package says that it is typed, in the place where checkers look."""
+    (tmp_path / "user.py").write_text(
+        "from triokeeper.testing import Server\nport: str = Server(tick_time=1).port\n"
+    )
+    mypy = ("-m", "mypy", "--no-incremental", "--config-file=", "--python-executable")
+
+    done = subprocess.run(
+        [sys.executable, *mypy, str(installation.bin / "python"), "user.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+
+    assert [line for line in done.stdout.splitlines() if " error: " in line] == [
+        'user.py:2: error: Incompatible types in assignment (expression has type "int", '
+        'variable has type "str")  [assignment]'
+    ]
+
+
 def test_compiled_modules_come_with_byte_code_for_the_rest(installation: Installation) -> None:
     (folder,) = installation.bin.parent.glob("lib/python*/site-packages/triokeeper")
     compiled = {path.relative_to(folder) for path in extension_modules(folder)}

@@ -42,6 +42,21 @@ class Inode:
         self.safe = bytes(self.content)
         self.unsafe.clear()
 
+    def lose_power(self, chance: Random, sector_bytes: int) -> None:
+        content = bytearray(self.safe)
+        share = chance.choice([0.0, 0.5, 0.9, 1.0])
+        is_kept: dict[int, bool] = {}  # by sector, as long as its pieces are of the same write
+        last = -1
+        for change in self.unsafe:
+            sector = change.offset // sector_bytes if isinstance(change, Piece) else -1
+            if sector < max(last, 0):
+                is_kept.clear()
+            last = sector
+            if is_kept.setdefault(sector, chance.random() < share):
+                change(content)
+        self.content = content
+        self.make_safe()
+
 
 def whole_sectors(offset: int, size: int) -> int:
     """How much of a write that stopped after `size` bytes is there: the system writes sectors, or more."""
@@ -64,6 +79,14 @@ class Growth:
 
     def __call__(self, content: bytearray) -> None:
         content.extend(bytes(max(0, self.size - len(content))))
+
+
+class Cut:
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __call__(self, content: bytearray) -> None:
+        del content[self.size :]
 
 
 Names = dict[Path, Inode]
@@ -108,10 +131,12 @@ class MemoryDisk:
         inode = self._inode(path)
         if ending:
             self._act("truncate")
-            inode.content[size : size + len(ending)] = ending
+            inode.write_at(size, ending)
+            self._act("truncate")
             inode.make_safe()
         self._act("truncate")
-        del inode.content[size + len(ending) :]
+        inode.change(Cut(size + len(ending)))
+        self._act("truncate")
         inode.make_safe()
 
     def sync_file(self, path: Path) -> None:
@@ -157,21 +182,15 @@ class MemoryDisk:
         """A new process after kill -9."""
         self.budget = None
 
-    def lose_power(self, chance: Random) -> None:
-        """Keep what was synced; of the rest, what `chance` spares."""
+    def lose_power(self, chance: Random, sector_bytes: int = SECTOR_BYTES) -> None:
+        """Keep what was synced; of the rest, what `chance` spares. The disk writes sectors of this size."""
         self.budget = None
         kept = self._unsafe_changes[: chance.randint(0, len(self._unsafe_changes))]
         names = self._safe_names
         for change in kept:
             change(names)
         for inode in names.values():
-            content = bytearray(inode.safe)
-            share = chance.choice([0.0, 0.5, 0.9, 1.0])
-            for piece in inode.unsafe:
-                if chance.random() < share:
-                    piece(content)
-            inode.content = content
-            inode.make_safe()
+            inode.lose_power(chance, sector_bytes)
         self._names, self._safe_names = dict(names), dict(names)
         self._unsafe_changes.clear()
 

@@ -36,7 +36,9 @@ def test_a_missing_directory_is_refused_if_none_may_be_made() -> None:
 def test_a_directory_that_cannot_be_made_is_refused() -> None:
     disk = MemoryDisk()
     disk.faults["make_directory"] = PermissionError(errno.EACCES, "denied")
-    with pytest.raises(DataDirError, match=r"^Unable to create data directory /logs/version-2"):
+    with pytest.raises(
+        DataDirError, match=r"^Unable to create data directory /logs/version-2: .* denied.*--data"
+    ):
         open_data_dirs(disk, Path("/data"), Path("/logs"), autocreate=True)
 
 
@@ -44,7 +46,7 @@ def test_a_directory_that_cannot_be_written_is_refused() -> None:
     disk = MemoryDisk()
     disk.make_directory(LOGS)
     disk.faults["is_writable"] = PermissionError(errno.EACCES, "denied")
-    with pytest.raises(DataDirError, match=r"^Cannot write to data directory /logs/version-2"):
+    with pytest.raises(DataDirError, match=r"^Cannot write to data directory /logs/version-2.*--data"):
         open_data_dirs(disk, Path("/data"), Path("/logs"), autocreate=True)
 
 

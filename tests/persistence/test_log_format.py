@@ -7,20 +7,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persistence.log_format import (
+    ENDING_BYTES_MAX,
     FILE_HEADER,
     MARK_BYTES,
+    SECTOR_BYTES,
     End,
     EntryScanner,
     claimed_entry_size,
     encode_entries,
+    ending_of,
+    final_mark,
     follows,
+    gap_behind,
     growth_of,
+    is_complete,
     is_header,
     mark_behind,
-    marked_batch_bytes,
     marked_header,
     sound_entry_size,
     without_marks,
+    zero_sectors_of,
     zxid_of,
 )
 from tests.persistence.fake_tree import payload
@@ -143,20 +149,62 @@ def test_a_copy_without_marks_is_like_one_of_apaches() -> None:
     assert without_marks(other) == other
 
 
-def test_a_mark_holds_at_its_own_place_alone() -> None:
-    mark = mark_behind(300, 5000)
-    assert len(mark) == MARK_BYTES
-    assert marked_batch_bytes(mark, 5000) == 300
-    assert marked_batch_bytes(mark.rstrip(b"\0"), 5000) == 300
-    assert marked_batch_bytes(mark, 5001) is None
-    for at in range(MARK_BYTES):
-        changed = bytearray(mark)
+@pytest.mark.parametrize("end", [5000, *range(10 * SECTOR_BYTES - 13, 10 * SECTOR_BYTES + 2)])
+def test_a_mark_holds_at_its_own_place_alone(end: int) -> None:
+    """It lies in one sector, and where a reader looks for a length there is zero."""
+    batch = encode_entries([payload(1, b"x" * 270)])
+    ending = ending_of(batch, end)
+    gap = len(ending) - MARK_BYTES
+    assert gap == gap_behind(end)
+    assert len(ending) <= ENDING_BYTES_MAX
+    assert (end + gap) // SECTOR_BYTES == (end + len(ending) - 1) // SECTOR_BYTES
+    assert ending[8:12] == bytes(4)
+    for rest in (ending, ending.rstrip(b"\0")):
+        mark = mark_behind(rest, end)
+        assert mark is not None
+        assert (mark.start, mark.end) == (end - len(batch), end)
+        assert is_complete(rest, end)
+        assert mark_behind(rest, end + 1) is None
+    found = final_mark(batch[-50:] + ending.rstrip(b"\0"), end - 50)
+    assert found is not None
+    assert (found.start, found.end) == (end - len(batch), end)
+    for at in range(len(ending)):
+        changed = bytearray(ending)
         changed[at] ^= 1
-        assert marked_batch_bytes(bytes(changed), 5000) is None
+        assert not is_complete(bytes(changed), end)
+        assert (mark_behind(bytes(changed), end) is None) is (at >= gap)
 
 
-@pytest.mark.parametrize("growth_bytes", [0, 100, 64 << 20])
-def test_a_header_tells_how_its_file_grows(growth_bytes: int) -> None:
-    assert growth_of(marked_header(growth_bytes)) == growth_bytes
+def test_more_than_gap_and_mark_is_not_complete() -> None:
+    ending = ending_of(b"", 5000)
+    assert is_complete(ending, 5000)
+    assert not is_complete(ending + b"x", 5000)
+    assert not is_complete(b"", 5000)
+
+
+def test_a_mark_tells_how_many_sectors_are_zeros() -> None:
+    assert zero_sectors_of(bytes(SECTOR_BYTES), 0) == 1
+    assert zero_sectors_of(bytes(SECTOR_BYTES), 10) == 2
+    assert zero_sectors_of(bytes(SECTOR_BYTES - 10) + b"B", 10) == 1
+    assert zero_sectors_of(b"B" + bytes(3 * SECTOR_BYTES) + b"B", 10) == 2
+    assert zero_sectors_of(bytes(3) + b"B" + bytes(7), SECTOR_BYTES - 3) == 1
+    assert zero_sectors_of(b"", 5000) == 0
+
+
+@pytest.mark.parametrize(("count", "told"), [(0, 0), (3, 3), (254, 254), (255, 254), (2000, 254)])
+def test_more_zero_sectors_than_a_mark_can_tell_are_told_as_the_most(count: int, told: int) -> None:
+    """The batch begins a byte before a sector and ends a byte behind one."""
+    batch = b"B" + bytes(count * SECTOR_BYTES) + b"B"
+    mark = mark_behind(ending_of(batch, (count + 1) * SECTOR_BYTES + 1), (count + 1) * SECTOR_BYTES + 1)
+    assert mark is not None
+    assert mark.zero_sectors == told
+
+
+@pytest.mark.parametrize(
+    ("growth_bytes", "told"), [(0, 0), (100, 100), (64 << 20, 64 << 20), (-1, 0), ((1 << 32) + 3072, 0)]
+)
+def test_a_header_tells_how_its_file_grows(growth_bytes: int, told: int) -> None:
+    """Or that its length says nothing, where the number has no room."""
+    assert growth_of(marked_header(growth_bytes)) == told
     assert growth_of(FILE_HEADER) is None
     assert is_header(marked_header(growth_bytes))

@@ -7,7 +7,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from structlog.testing import capture_logs
 
 from persistence.data_dirs import has_fetched
 from persistence.disk import RealDisk
@@ -18,6 +17,7 @@ from persistence.recovery import RecoveryOptions, recover
 from persistence.snapshot_format import Node
 from persistence.snapshots import SnapshotOptions, take_snapshot_now
 from persistence.txn_log import TxnLog
+from tests.captured_logs import capture_logs
 from tests.persistence.fake_tree import DATA, FakeTree, payload, payloads, recovered
 from tests.persistence.memory_disk import MemoryDisk
 from tests.persistence.test_snapshot_format import GOLDEN, golden_tree
@@ -207,7 +207,7 @@ def test_snapshots_of_which_none_can_be_loaded_are_refused(
     """Also without any log: an empty tree would be a silent loss of everything."""
     for name in names:
         disk.put(DATA / name, content)
-    with pytest.raises(CorruptSnapshot, match="none of the"):
+    with pytest.raises(CorruptSnapshot, match="none of which can be loaded"):
         recovered(disk)
 
 

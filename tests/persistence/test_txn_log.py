@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from persistence.errors import CorruptLog, DataDirError
-from persistence.log_format import FILE_HEADER, encode_entries, mark_behind, marked_header, zxid_of
+from persistence.log_format import FILE_HEADER, encode_entries, ending_of, marked_header, zxid_of
 from persistence.torn_tail import UNSYNCED_ENTRIES_MAX
 from persistence.txn_log import TxnLog, grown_size
 from tests.persistence.fake_tree import DATA, payload, payloads
@@ -31,7 +31,11 @@ def file_of(batch: list[bytes], *, growth_bytes: int = STEP, batch_bytes: int | 
     """A file with these entries, the last `batch_bytes` of them, or all, written at once."""
     entries = encode_entries(batch)
     size = len(entries) if batch_bytes is None else batch_bytes
-    return marked_header(growth_bytes) + entries + mark_behind(size, len(FILE_HEADER) + len(entries))
+    return (
+        marked_header(growth_bytes)
+        + entries
+        + ending_of(entries[len(entries) - size :], len(FILE_HEADER) + len(entries))
+    )
 
 
 def zxids(log: TxnLog, start: int) -> list[int]:
@@ -124,7 +128,7 @@ def test_reading_starts_in_the_file_that_can_hold_the_zxid(disk: MemoryDisk, log
 def test_reading_sees_what_is_durable_and_not_what_is_being_written(log: TxnLog) -> None:
     log.append_batch(payloads(1, 3))
     assert log._file is not None
-    log._write(log._file, encode_entries(payloads(4, 4)), 49)
+    log._write(log._file, b"", encode_entries(payloads(4, 4)))
     assert zxids(log, 2) == [2, 3]
 
 

@@ -20,9 +20,9 @@ Tree = dict[int, bytes]  # by zxid: a transaction applied twice changes nothing
 END_OF_STREAM = pack(">i", -1)
 
 
-def txn(zxid: int, session: int = 0x1234, cxid: int = 7, body: bytes = b"body") -> bytes:
+def txn(zxid: int, session: int = 0x1234, cxid: int = 7, body: bytes = b"body", type_: int = 5) -> bytes:
     """A transaction: header and something behind it."""
-    return pack(">qiqqi", session, cxid, zxid, 1_700_000_000_000, 5) + body
+    return pack(">qiqqi", session, cxid, zxid, 1_700_000_000_000, type_) + body
 
 
 def txns(first: int, last: int) -> list[bytes]:
@@ -272,6 +272,7 @@ class FakeLearnerService:
     in_flight: list[bytes] = attrs.field(factory=list)
     syncs_done_at: list[int] = attrs.field(factory=list)  # zxids that were applied by then
     revalidations: list[tuple[int, bool]] = attrs.field(factory=list)
+    sessions_left: list[int] = attrs.field(factory=list)
     heard_from: list[tuple[int, int]] = attrs.field(factory=list)
 
     def begin_batch(self) -> None:
@@ -291,6 +292,9 @@ class FakeLearnerService:
 
     def revalidated(self, session: int, is_valid: bool) -> None:
         self.revalidations.append((session, is_valid))
+
+    def session_left(self, session: int) -> None:
+        self.sessions_left.append(session)
 
     def touched(self) -> list[tuple[int, int]]:
         sessions, self.heard_from = self.heard_from, []

@@ -178,6 +178,7 @@ class LearnerUnderTest:
     is_observer: bool = False
     needs_snapshot: bool = False
     doubts: Doubts = attrs.field(factory=Doubts)
+    tries_before: int = 0
     ensemble: Ensemble = attrs.field(factory=ensemble_of)
     last_seen: Ensemble | None = None  # with it, or with `is_dynamic`, the members may change
     is_dynamic: bool = False
@@ -204,6 +205,7 @@ class LearnerUnderTest:
             needs_snapshot=self.needs_snapshot,
             doubts=self.doubts,
             on_synced=self.synced_with.append,
+            tries_before=self.tries_before,
         )
         return self.learning
 

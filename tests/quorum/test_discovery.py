@@ -50,6 +50,19 @@ def test_observers_raise_the_epoch_but_are_not_counted() -> None:
     assert agreeing.epoch == 8
 
 
+def test_who_observes_with_the_id_of_a_voter_is_counted_in_neither_step() -> None:
+    """It does not log what it acknowledges."""
+    agreeing = agreement()
+    for voter in (ME, 2):
+        assert not agreeing.connected(voter, 0)
+    assert not agreeing.connected(1, 0, is_observer=True)
+    assert agreeing.connected(4, 0)
+    for voter in (ME, 2):
+        assert not agreeing.acked(voter, MINE)
+    assert not agreeing.acked(1, MINE, is_observer=True)
+    assert agreeing.acked(4, MINE)
+
+
 def test_who_comes_late_is_told_the_same_epoch() -> None:
     """Though it promised a later one: it will refuse, and vote again."""
     agreeing = agreement(frozenset({ME}))

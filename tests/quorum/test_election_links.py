@@ -9,7 +9,6 @@ import trio
 import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
-from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from jute.framing import frame
@@ -22,6 +21,7 @@ from quorum.election_links import (
     LinkSettings,
 )
 from quorum.errors import CannotListen
+from tests.captured_logs import capture_logs
 from tests.quorum.election_scenario import ensemble_of
 from tests.quorum.memory_network import MemoryNetwork
 

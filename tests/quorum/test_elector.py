@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 import attrs
 import pytest
 import trio
-from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from jute.framing import frame
@@ -23,6 +22,7 @@ from quorum.election_links import LinkSettings
 from quorum.elector import ConfigAdopted, ElectionSettings, Elector
 from quorum.network import RealNetwork
 from quorum.server_lines import Ensemble, config_text, read_ensemble
+from tests.captured_logs import capture_logs
 from tests.quorum.election_scenario import ensemble_of
 from tests.quorum.memory_network import MemoryNetwork
 
@@ -200,18 +200,27 @@ async def test_nonsense_is_ignored_with_a_line_that_says_who_sent_it(
     assert "votes for 99" in ignored[2]["reason"]
 
 
-async def test_a_round_that_leaves_no_room_for_another_is_ignored(
-    servers: Servers, autojump_clock: MockClock
+@pytest.mark.parametrize("round_", [1 << 62, (1 << 63) - 2, (1 << 63) - 1])
+async def test_however_high_a_round_a_stranger_claims_the_next_elections_go_on(
+    round_: int, servers: Servers, autojump_clock: MockClock
 ) -> None:
-    """Rounds are counted; nobody gets there by counting, and the next one would fit into no message."""
-    await servers.start(1)
+    """All who look enter it. There is a round behind the last one, and who missed it is told."""
+    await servers.start(1, 2, 3)
     stream = await servers.network.dial("zoo1", 3888)
-    last = Notification(ServerState.LOOKING, 3, 0, (1 << 63) - 1, 0, config_text(THREE))
-    await stream.send_all(encode_initiation(Initiation(3, ("zoo3:3888",))) + frame(encode_notification(last)))
-    for _ in range(2):
-        with trio.move_on_after(1), capture_logs() as lines:
-            await servers.look_alone(1, 7)
-    assert {line["round"] for line in lines if line["event"] == "election_started"} == {2}
+    claim = Notification(ServerState.LOOKING, 3, 0, round_, 0, config_text(THREE))
+    hello = encode_initiation(Initiation(3, ("zoo3:3888",)))
+    await stream.send_all(hello + frame(encode_notification(claim)))
+    await wait_all_tasks_blocked()
+    rounds = []
+    for _ in range(3):
+        with capture_logs() as lines, trio.fail_after(10):
+            await servers.look({1: 7, 2: 7, 3: 7})
+        assert servers.leaders() == {1: 3, 2: 3, 3: 3}
+        rounds += [
+            line["round"] for line in lines if line["event"] == "leader_elected" and line["leader"] == 3
+        ]
+        await wait_all_tasks_blocked()
+    assert round_ in rounds
 
 
 async def test_what_an_engineer_sees_of_an_election(servers: Servers, autojump_clock: MockClock) -> None:

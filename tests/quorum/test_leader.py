@@ -1254,3 +1254,16 @@ async def test_a_follower_is_counted_in_one_term_of_office_alone(
     assert "which is no quorum" in str(leader.ended)
     chosen[0] = True
     assert leader.membership.verifier().contains_quorum({2})
+
+
+async def test_a_follower_that_outlasts_its_leader_is_not_counted_in_the_next_term(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    leader = LeaderUnderTest(nursery, ensemble=ensemble_of(2), ask_oracle=lambda: True)
+    await leader.leads()
+    await leader.followed_by(1)
+    assert not leader.membership.verifier().contains_quorum({2})
+    leader.leader.proposals.end("for a reason of its own")
+    await pass_time(mock_clock, leader.settings.tick_s)
+    assert leader.ended == "for a reason of its own"
+    assert leader.membership.verifier().contains_quorum({2})

@@ -647,14 +647,18 @@ async def test_a_leader_that_does_not_listen_yet_is_dialled_again(
     assert "cannot reach leader 2" in str(learner.ended)
 
 
+@pytest.mark.parametrize(("tries_before", "seconds"), [(0, 3), (1, 6), (20, INIT_LIMIT_S)])
 async def test_a_leader_whose_machine_does_not_answer_is_given_up(
-    nursery: trio.Nursery, mock_clock: MockClock
+    nursery: trio.Nursery, mock_clock: MockClock, tries_before: int, seconds: float
 ) -> None:
-    learner = LearnerUnderTest(nursery)
+    """Soon, since others may lead; but not again and again before a slow network could have answered."""
+    learner = LearnerUnderTest(nursery, tries_before=tries_before)
     learner.network.silent.add("127.0.0.1")
     nursery.start_soon(_dial_in_vain, learner)
     await wait_all_tasks_blocked()
-    await pass_time(mock_clock, INIT_LIMIT_S)
+    await pass_time(mock_clock, seconds - 0.1)
+    assert learner.ended is None
+    await pass_time(mock_clock, 0.1)
     assert "took too long" in str(learner.ended)
 
 

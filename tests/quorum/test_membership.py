@@ -2,6 +2,7 @@
 
 import errno
 import io
+import re
 from pathlib import Path
 from random import Random
 from stat import S_IMODE
@@ -12,6 +13,7 @@ import pytest
 
 from persistence.disk import RealDisk, read_chunks
 from persistence.errors import DataDirError
+from quorum.checked_lines import is_damaged
 from quorum.config_files import ConfigFiles, without_members
 from quorum.errors import MembersNotSaved
 from quorum.membership import Membership
@@ -59,7 +61,15 @@ def membership_on(disk: MemoryDisk, my_id: int = 1) -> Membership:
 
 
 def files(disk: MemoryDisk) -> dict[str, str]:
-    return {name: disk.get(F.parent / name).decode() for name in disk.names(F.parent)}
+    """What is in them, without the check that is in front of a list of members."""
+    contents = {name: disk.get(F.parent / name) for name in disk.names(F.parent)}
+    assert not any(map(is_damaged, contents.values()))
+    return {
+        name: re.sub("^#crc32 .*\n", "", content.decode(), count=1)
+        if ".dynamic." in name
+        else content.decode()
+        for name, content in contents.items()
+    }
 
 
 def test_the_first_version_is_seen_then_in_force(disk: MemoryDisk) -> None:
@@ -104,9 +114,11 @@ def test_what_is_proposed_is_found_again_after_a_restart(disk: MemoryDisk) -> No
     assert found == with_fourth()
     again = Membership(1, at_start(), last_seen=found, reconfig_enabled=True)
     assert again.last_seen.version == SECOND
-    disk.put(F.with_name("zoo.cfg.dynamic.next"), b"server.1=nonsense")
-    with pytest.raises(DataDirError, match=r"zoo\.cfg\.dynamic\.next: the members proposed last"):
-        ConfigFiles(disk, F).load_next()
+    next_file = F.with_name("zoo.cfg.dynamic.next")
+    for damaged in (b"server.1=nonsense", disk.get(next_file).replace(b"zoo2", b"zoo4")):
+        disk.put(next_file, damaged)
+        with pytest.raises(DataDirError, match=r"dynamic\.next, byte 0: the members proposed last"):
+            ConfigFiles(disk, F).load_next()
 
 
 def test_what_was_never_agreed_on_gives_way_to_what_a_leader_says(disk: MemoryDisk) -> None:

@@ -6,6 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair
 
+from quorum.learner_links import LearnerLink
 from quorum.network import (
     NEXT_ADDRESS_AFTER_S,
     RealNetwork,
@@ -76,6 +77,44 @@ async def test_an_attempt_that_gets_no_answer_is_followed_by_others_beside_it(
     assert await first_answered(attempt)
     assert trio.current_time() - started_at == 21
     assert len(begun) == 22
+
+
+async def test_a_dial_is_tried_again_beside_one_that_gets_no_answer(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[float] = []
+    ends = trio.socket.socketpair()
+
+    async def open_tcp_stream(host: str, port: int) -> trio.SocketStream:
+        begun.append(trio.current_time())
+        if len(begun) < 3:
+            await trio.sleep_forever()
+        return trio.SocketStream(ends[0])
+
+    monkeypatch.setattr(trio, "open_tcp_stream", open_tcp_stream)
+    await trio.aclose_forcefully(await RealNetwork().dial("127.0.0.1", 2888))
+    ends[1].close()
+    assert begun == [begun[0], begun[0] + 1, begun[0] + 2]
+
+
+async def test_what_is_lost_is_repeated_soon_if_the_system_can_do_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever makes a link of a connection asks for it; a system that cannot is no failure."""
+    asked: list[tuple[int, int, object]] = []
+
+    def setsockopt(self: trio.SocketStream, level: int, option: int, value: object) -> None:
+        asked.append((level, option, value))
+        raise OSError(92, "Protocol not available")
+
+    ends = trio.socket.socketpair()
+    stream = trio.SocketStream(ends[0])
+    monkeypatch.setattr(trio.SocketStream, "setsockopt", setsockopt)
+    LearnerLink(stream, data_bytes_max=1)
+    assert asked == [(IPPROTO_TCP, 44, 1000)]
+    LearnerLink(memory_stream_pair()[0], data_bytes_max=1)
+    for end in ends:
+        end.close()
 
 
 async def test_an_attempt_may_be_answered_late(autojump_clock: MockClock) -> None:

@@ -52,7 +52,7 @@ from tests.quorum.scripted_peers import (
 
 E1 = 1 << 32
 PORT = 42890
-SYNC_OP, SET_DATA = 9, 5
+DELETE, SET_DATA, SYNC_OP, CLOSE_SESSION = 2, 5, 9, -11
 
 pytestmark = pytest.mark.usefixtures("mock_clock")
 
@@ -213,6 +213,65 @@ async def test_revalidations_find_their_way_back(nursery: trio.Nursery) -> None:
     await leader.say(revalidated_packet(-1, 0x77, True), revalidated_packet(-1, 0x78, False))
     assert observer.heard() == revalidated_packet(-1, 0x77, True) + revalidated_packet(-1, 0x78, False)
     assert len(master.service.revalidations) == 1
+
+
+async def granted(leader: ScriptedPeer, asker: ScriptedPeer, session: int) -> None:
+    """The leader lets the session go on at this observer."""
+    await asker.say(revalidate_packet(session, 4000))
+    await leader.say(revalidated_packet(-1, session, True))
+    leader.heard()
+
+
+async def test_a_write_from_a_connection_that_its_client_has_left_is_refused(nursery: trio.Nursery) -> None:
+    """For the leader all of us are one server. Its answer is a transaction, for which the observer waits."""
+    master = MasterUnderTest(nursery)
+    leader = await master.serves()
+    one, two = await master.observed_by(4), await master.observed_by(5)
+    write, late = request_packet(0x77, 3, SET_DATA, b"new", None), b"late"
+    root = b"\0\0\0\1/" + b"\xff" * 4
+
+    await granted(leader, one, 0x77)
+    await granted(leader, two, 0x77)
+    await two.say(write)
+    assert leader.heard() == write
+    await one.say(request_packet(0x77, 2, SET_DATA, late, None))
+    assert leader.heard() == request_packet(0x77, 2, DELETE, root, None)
+    await one.say(request_packet(0x78, 2, SET_DATA, late, None))
+    assert leader.heard() == request_packet(0x78, 2, SET_DATA, late, None)
+    await one.say(request_packet(0x77, 4, CLOSE_SESSION, b"", None))
+    assert leader.heard() == request_packet(0x77, 4, CLOSE_SESSION, b"", None)
+
+    master.service.upstream.revalidate(0x77, 4000)
+    master.service.upstream.flush()
+    await leader.say(revalidated_packet(-1, 0x77, True))
+    leader.heard()
+    await two.say(write)
+    assert leader.heard() == request_packet(0x77, 3, DELETE, root, None)
+
+
+async def test_our_own_connection_ends_when_its_client_goes_on_at_an_observer(nursery: trio.Nursery) -> None:
+    master = MasterUnderTest(nursery)
+    leader = await master.serves()
+    observer = await master.observed_by()
+    await observer.say(revalidate_packet(0x78, 4000))
+    await leader.say(revalidated_packet(-1, 0x78, False))
+    assert master.service.sessions_left == []
+    await granted(leader, observer, 0x77)
+    assert master.service.sessions_left == [0x77]
+
+
+async def test_who_owned_a_session_is_forgotten_with_it(nursery: trio.Nursery) -> None:
+    """So the table grows no longer than that of sessions. A clock set back gives the same id again."""
+    master = MasterUnderTest(nursery)
+    leader = await master.serves()
+    one, two = await master.observed_by(4), await master.observed_by(5)
+    await granted(leader, one, 0x77)
+    end = txn(E1 + 1, session=0x77, type_=CLOSE_SESSION)
+    await leader.say(packet(PROPOSAL, E1 + 1, end), commit(E1 + 1))
+    leader.heard()
+    write = request_packet(0x77, 3, SET_DATA, b"new", None)
+    await two.say(write)
+    assert leader.heard() == write
 
 
 async def test_sessions_that_observers_hear_are_told_in_the_next_answer_to_a_ping(

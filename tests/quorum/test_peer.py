@@ -5,7 +5,6 @@ from random import Random
 import attrs
 import pytest
 import trio
-from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from jute.quorum_records import ServerState
@@ -26,6 +25,7 @@ from quorum.packets import (
 from quorum.peer import Peer
 from quorum.server_lines import Ensemble
 from quorum.settings import PeerSettings
+from tests.captured_logs import capture_logs
 from tests.persistence.fake_tree import inline
 from tests.quorum.fake_replica import FakeReplica, stream_of, txn, txns
 from tests.quorum.memory_network import MemoryNetwork

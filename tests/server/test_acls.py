@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from jute.errors import AuthFailed, InvalidAcl, MarshallingError, NoAuth
 from jute.opcodes import Perms
+from jute.record import DecodeError
+from server.acl_index import AclIndexes, Entry, entries_of
 from server.acls import (
     OPEN_ACL,
     AccessRules,
     AuthIds,
     DigestScheme,
-    Entry,
     IpScheme,
     add_ids,
     digest_id,
     encode_acl,
-    entries_of,
     hash_name,
 )
 
@@ -31,6 +31,10 @@ RULES = AccessRules()
 ME: AuthIds = (("ip", "127.0.0.1"), ("digest", "u:hash"))
 
 
+def matches(address: str, name: str) -> bool:
+    return RULES.permits(encode_acl([(Perms.READ, "ip", name)]), Perms.READ, (("ip", address),))
+
+
 @given(ADDRESSES, ADDRESSES, st.integers(0, 128))
 def test_networks_match_as_the_library_says(address: str, network: str, bits: int) -> None:
     """Within one family, by as many bits as are given."""
@@ -40,15 +44,15 @@ def test_networks_match_as_the_library_says(address: str, network: str, bits: in
     if any("." in text and ":" in text for text in (address, network)):
         return  # the original has no dots in IPv6; Python 3.13 writes them for ::ffff:0:0/96
     assert scheme.is_valid(network)
-    assert scheme.matches(network, network)
-    assert scheme.matches(address, network) == (ours == theirs)
+    assert matches(network, network)
+    assert matches(address, network) == (ours == theirs)
     assert scheme.is_valid(name) == (bits <= theirs.max_prefixlen)
     if bits <= theirs.max_prefixlen:
         inside = ipaddress.ip_network((int(theirs), bits), strict=False) if theirs.version == 4 else None
         if theirs.version == 6:
             inside = ipaddress.IPv6Network((int(theirs), bits), strict=False)
         assert inside is not None
-        assert scheme.matches(address, name) == (ours.version == theirs.version and ours in inside)
+        assert matches(address, name) == (ours.version == theirs.version and ours in inside)
 
 
 @given(st.text("0123456789.:/+-abcdef%g \u0664", max_size=24))
@@ -56,8 +60,8 @@ def test_whatever_is_asked_as_an_address_is_answered(text: str) -> None:
     """True or False, and what is not valid matches nothing."""
     scheme = IpScheme()
     if not scheme.is_valid(text):
-        assert not scheme.matches("1.2.3.4", text)
-        assert not scheme.matches("::1", text)
+        assert not matches("1.2.3.4", text)
+        assert not matches("::1", text)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +70,7 @@ def test_whatever_is_asked_as_an_address_is_answered(text: str) -> None:
 def test_endless_numbers_are_no_burden(text: str) -> None:
     """Python refuses to convert so many digits; the server must not fall over that."""
     assert IpScheme().is_valid(text) == text.startswith(("0", "1.2"))
-    IpScheme().matches("1.2.3.4", text)
+    matches("1.2.3.4", text)
 
 
 @pytest.mark.parametrize(
@@ -215,3 +219,74 @@ def test_foreign_acls_are_read_somehow(raw: bytes) -> None:
     acl = b"\0\0\0\1\0\0\0\1" + length + raw + length + raw
     assert len(entries_of(acl)) == 1
     RULES.permits(acl, Perms.READ, ME)
+
+
+# -- the index that judges, against the rule itself
+
+
+NAMES = st.sampled_from(
+    ["a:1", "b:2", "1.2.3.4", "1.2.3.0/24", "1.2.0.0/16", "0.0.0.0/0", "::1", "::/0", "x"]
+)
+SCHEMES = st.sampled_from(["digest", "ip", "world", "sasl"])
+ENTRIES = st.lists(st.tuples(st.integers(0, 31), SCHEMES, NAMES | st.just("anyone")), min_size=1, max_size=6)
+IDS = st.lists(
+    st.tuples(SCHEMES, st.sampled_from(["a:1", "b:2", "1.2.3.4", "1.2.9.9", "::1", "anyone", "x"])),
+    max_size=3,
+)
+
+
+def grants(entry: Entry, wanted: int, ids: AuthIds) -> bool:
+    """The rule for one entry, as it is written down."""
+    perms, scheme, name = entry
+    if not perms & wanted:
+        return False
+    if (scheme, name) == ("world", "anyone"):
+        return True
+    return any(mine == scheme and in_scheme(scheme, proven, name) for mine, proven in ids)
+
+
+def in_scheme(scheme: str, proven: str, name: str) -> bool:
+    if scheme == "digest":
+        return proven == name
+    if scheme != "ip":
+        return False  # nobody can prove any
+    try:
+        return ipaddress.ip_address(proven) in ipaddress.ip_network(name)
+    except ValueError:
+        return False
+
+
+@given(ENTRIES, st.integers(1, 31), IDS)
+def test_an_index_grants_what_one_of_its_entries_grants(
+    entries: list[Entry], wanted: int, ids: list[tuple[str, str]]
+) -> None:
+    expected = any(grants(entry, wanted, tuple(ids)) for entry in entries)
+    assert AccessRules().permits(encode_acl(entries), wanted, tuple(ids)) == expected
+
+
+def test_an_acl_is_judged_once_for_the_ids_of_a_connection() -> None:
+    """However often it is asked; and again for other ids, or other rights."""
+    rules = AccessRules()
+    acl = encode_acl([(Perms.READ, "digest", f"u{number}:h") for number in range(1000)])
+    for _ in range(100):
+        assert not rules.permits(acl, Perms.READ, ME)
+    proven = add_ids(ME, (("digest", "u7:h"),))
+    assert rules.permits(acl, Perms.READ, proven)
+    assert not rules.permits(acl, Perms.WRITE, proven)
+    assert not rules.permits(acl, Perms.READ, ME)
+    assert rules.entries_read == 1000
+
+
+def test_an_acl_that_has_gone_through_other_hands_is_read_again() -> None:
+    """What is kept is bounded, by bytes: old ones go."""
+    indexes = AclIndexes()
+    acls = [encode_acl([(Perms.READ, "digest", f"u{number}:{'h' * 1_000_000}")]) for number in range(6)]
+    for acl in [*acls, *acls, acls[-1]]:
+        indexes.of(acl)
+    assert indexes.entries_read == 12
+
+
+@pytest.mark.parametrize("cut", range(1, len(OPEN_ACL)))
+def test_an_acl_that_is_cut_short_is_refused(cut: int) -> None:
+    with pytest.raises(DecodeError):
+        entries_of(OPEN_ACL[:cut])

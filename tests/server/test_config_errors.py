@@ -7,6 +7,7 @@ from typing import NoReturn
 import attrs
 import pytest
 
+from quorum.checked_lines import checked
 from server.config_error import INVALID_ARGUMENTS, INVALID_CONFIG, UNEXPECTED, ConfigError
 from server.config_loading import load_config, load_direct_form
 from tests.server.zoo_cfg_files import write_zoo_cfg
@@ -175,6 +176,36 @@ def test_an_error_in_the_dynamic_file_names_that_file(line: str, wording: str, t
 
     assert wording in str(caught.value)
     assert caught.value.place.file == str(dynamic)
+
+
+WRITTEN = checked(ENSEMBLE.encode())
+
+
+@pytest.mark.parametrize(
+    ("content", "wording"),
+    [
+        (WRITTEN.replace(b"server.2", b"server.1"), "not those that the server wrote"),
+        (WRITTEN[: WRITTEN.index(b"server.2")], "not those that the server wrote"),
+        (WRITTEN[:9], "not those that the server wrote"),
+        (b"", "no members are listed"),
+        (b"# nothing else\n", "no members are listed"),
+    ],
+)
+def test_members_that_a_server_wrote_and_nobody_edited_are_refused_if_they_changed(
+    content: bytes, wording: str, tmp_path: Path
+) -> None:
+    """With one member left, or none, it would serve alone."""
+    dynamic = tmp_path / "zoo.cfg.dynamic.100000000"
+    text = LEAST + "initLimit=10\nsyncLimit=5\ndynamicConfigFile=DIR/zoo.cfg.dynamic.100000000"
+    file = write_zoo_cfg(tmp_path, text, my_id="1")
+    for sound in (WRITTEN, WRITTEN.partition(b"\n")[2], WRITTEN.replace(b"\n", b"\r\n", 1)):
+        dynamic.write_bytes(sound)
+        assert len(load_config(file, {}).config.ensemble.members) == 3
+    dynamic.write_bytes(content)
+    with pytest.raises(ConfigError, match=wording) as caught:
+        load_config(file, {})
+    assert caught.value.place.file == str(dynamic)
+    assert "copy the lines from a member that serves" in caught.value.remedy
 
 
 @pytest.mark.parametrize("arguments", [["1"], [], ["1", "2", "3", "4", "5"]])

@@ -13,7 +13,7 @@ import server.config
 from quorum.server_lines import Address, ClientAddress, Member, Role
 from server.config import FOUR_LETTER_WORDS, ServerConfig
 from server.config_error import ConfigError
-from server.config_loading import load_config, load_direct_form
+from server.config_loading import load_config, load_defaults, load_direct_form
 from server.config_notes import SETTINGS, UNSERVED_FIELDS
 from server.ensemble_loading import version_in_name
 from tests.server.zoo_cfg_files import config_from, load_text, messages, write_zoo_cfg
@@ -56,7 +56,7 @@ def test_no_bytes_can_do_worse_than_a_config_error(content: bytes, tmp_path: Pat
 
 
 def test_without_a_file_a_server_for_this_machine_is_meant() -> None:
-    loaded = load_config(None, {})
+    loaded = load_defaults({})
 
     config = loaded.config
     assert (config.client_port_address, config.client_port) == ("127.0.0.1", 2181)

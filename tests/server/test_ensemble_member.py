@@ -9,7 +9,6 @@ from typing import Any, TypeVar, TypeVarTuple
 
 import attrs
 import trio
-from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from jute.opcodes import OpCode
@@ -23,6 +22,7 @@ from server.run import four_letter_words_of
 from server.server_stats import ServerStats
 from server.standing import Standing
 from server.world import World
+from tests.captured_logs import capture_logs
 from tests.persistence.memory_disk import MemoryDisk
 from tests.quorum.memory_network import MemoryNetwork
 from tests.server.test_four_letter_words import PaperHost
@@ -332,6 +332,12 @@ def test_srst_forgets_what_the_peer_counted_and_goes_on_counting() -> None:
     stats.reset()
     assert stats.ensemble is peers
     assert (peers.looks, peers.election_times.count) == (0, 0)
+
+
+def test_a_vote_is_repeated_at_least_every_2_s() -> None:
+    """Or a network that works again is not noticed."""
+    timing = election_settings(ServerConfig(data_dir=Path("/data"))).timing
+    assert (timing.resend_min_ms, timing.resend_max_ms) == (200, 2_000)
 
 
 def test_settings_of_the_election_port() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import attrs
 import pytest
-from structlog.testing import capture_logs
 
 from jute.client_records import (
     Acl,
@@ -27,6 +26,7 @@ from server.four_letter_words import FourLetterWords
 from server.metrics import MetricsReader
 from server.standing import Standing
 from server.summaries import Sizes
+from tests.captured_logs import capture_logs
 from tests.server.one_server import Client, OneServer
 
 ALL = FOUR_LETTER_WORDS

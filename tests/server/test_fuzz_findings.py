@@ -14,7 +14,6 @@ from struct import pack, unpack_from
 from zlib import crc32
 
 import pytest
-import structlog
 import trio
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair, wait_all_tasks_blocked
 
@@ -42,6 +41,7 @@ from server.clock import SystemClock
 from server.data_tree import node_digest
 from server.pipeline import Limits
 from server.stream_front import StreamFront
+from tests.captured_logs import capture_logs
 from tests.persistence.memory_disk import MemoryDisk
 from tests.server.one_server import Client, OneServer
 from tests.server.test_standalone import Talk, running
@@ -522,7 +522,7 @@ def test_a_session_created_again_lives_no_longer_than_others() -> None:
 
 def test_what_a_client_chose_is_logged_in_part() -> None:
     client = OneServer().connect()
-    with structlog.testing.capture_logs() as logged:
+    with capture_logs() as logged:
         client.send(-4, OpCode.AUTH, encode(AuthPacket(0, "s" * 1_000_000, b"")))
     assert len(str(logged)) < 500
 

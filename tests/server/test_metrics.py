@@ -20,6 +20,10 @@ GAUGES = """
     min_client_response_size outstanding_tls_handshake auth_failed_count non_mtls_remote_conn_count
     non_mtls_local_conn_count
 """.split()
+OWN = """
+    loop_held_us_avg loop_held_us_max loop_held_us_cnt loop_held_us_sum loop_held_us_p50 loop_held_us_p95
+    loop_held_us_p99 loop_held_us_p999 loop_held_long
+""".split()
 VALUES_OF_A_FRESH_SERVER = 24 + 51 + 5 * 42 + 9 * 23
 
 
@@ -59,7 +63,7 @@ def create(client: Client, path: str, data: bytes = b"", mode: CreateMode = Crea
 def test_a_fresh_server_has_every_name_of_the_original() -> None:
     values = values_of(OneServer())
     assert list(values)[:24] == GAUGES
-    assert len(values) == VALUES_OF_A_FRESH_SERVER
+    assert list(values)[VALUES_OF_A_FRESH_SERVER:] == [f"triokeeper_{name}" for name in OWN]
     assert {"commit_count", "max_fsynctime", "p999_readlatency", "sum_socket_closing_time"} <= values.keys()
 
 
@@ -79,7 +83,9 @@ def test_values_that_are_doubles_in_the_original_are_floats_here() -> None:
     """Prometheus does not care, but Telegraf keeps integers and texts apart."""
     values = values_of(OneServer())
     floats = {name for name, value in values.items() if isinstance(value, float)}
-    assert floats == {"connection_drop_probability"} | {name for name in values if name.startswith("avg_")}
+    assert floats == {"connection_drop_probability"} | {
+        name for name in values if name.startswith("avg_") or name.endswith("_avg")
+    }
 
 
 def test_counted_things_appear_under_their_names() -> None:
@@ -155,3 +161,19 @@ def test_quotas_are_added_up_for_each_namespace() -> None:
         for what in ("count_limit", "bytes_limit", "count_usage", "bytes_usage")
     ]
     assert shown == [32, 6, 3, 9]
+
+
+def test_long_holds_of_the_loop_are_counted_by_what_held_it() -> None:
+    """A task's name may hold what no name of a value does."""
+    server = OneServer()
+    meter = server.pipeline.meter
+    meter.holds.add(120_000)
+    meter.holds.add(60_000)
+    meter.long_holds |= {("request", 14): 1, ("<the front>", 0): 2}
+    values = {name: value for name, value in values_of(server).items() if "loop_held_long" in name}
+    assert values == {
+        "triokeeper_loop_held_long": 3,
+        "triokeeper_loop_held_long__the_front_": 2,
+        "triokeeper_loop_held_long_request_14": 1,
+    }
+    assert values_of(server)["triokeeper_loop_held_us_max"] == 120_000

@@ -107,3 +107,18 @@ def test_deleting_the_limits_ends_the_quota_and_nothing_else() -> None:
     assert tree.bodies[b"/zookeeper/quota/q/r/zookeeper_stats"][4:-68] == b"count=1,bytes=0"
     tree.delete(b"/zookeeper/quota/q/zookeeper_limits", 4)
     assert tree.quotas.paths == set()
+
+
+def test_a_text_too_long_for_a_quota_is_replaced_by_the_truth() -> None:
+    """Every write below the quota reads it; one that is as long as allowed is kept."""
+    tree = DataTree()
+    base = b"/zookeeper/quota/q"
+    for path in (b"/q", base, base + b"/zookeeper_limits", base + b"/zookeeper_stats"):
+        tree.create(path, EMPTY, OPEN, 0, -1, 1, 1)
+    for length, kept in ((4096, True), (4097, False)):
+        text = b"count=1,bytes=0=;" + b"x" * (length - 19) + b"=1"
+        assert len(text) == length
+        tree.set_data(base + b"/zookeeper_stats", len(text).to_bytes(4, "big") + text, 1, 2, 1)
+        tree.set_data(b"/q", b"\0\0\0\3abc" if kept else EMPTY, 1, 3, 1)
+        stats = tree.bodies[base + b"/zookeeper_stats"][4:-68]
+        assert stats.startswith(b"count=1,bytes=3=;xxx") if kept else stats == b"count=1,bytes=0"

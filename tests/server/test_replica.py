@@ -603,6 +603,19 @@ async def test_the_log_is_read_from_the_file_that_can_hold_the_zxid() -> None:
         assert read(make_zxid(1, 4)) is not None
 
 
+async def test_nobody_is_brought_up_to_date_across_a_hole_that_an_epoch_hides() -> None:
+    """The first transaction of an epoch may follow any other. Before the snapshot nothing proves that it
+    followed the one that stands before it in the log."""
+    disk = MemoryDisk()
+    async with running(disk) as replica:
+        await logged(replica, creating(1), creating(2), creating(1, epoch=3, path="/m"))
+        await replica.take_snapshot()
+        await logged(replica, creating(2, epoch=3, path="/n"))
+    async with running(disk) as replica:
+        assert replica.logged_after(make_zxid(1, 2)) is None
+        assert replica.logged_after(make_zxid(3, 1)) is not None
+
+
 # -- the configuration node
 
 

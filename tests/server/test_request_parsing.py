@@ -20,7 +20,7 @@ from jute.client_records import (
 )
 from jute.errors import MarshallingError
 from jute.opcodes import OpCode
-from jute.primitives import Buffer, UString, encode_ustring
+from jute.primitives import Buffer, UString, decode_ustring, encode_ustring
 from jute.record import DecodeError, decode, encode, record
 from server.acls import OPEN_ACL, AclVector
 from server.read_requests import _path_and_watch
@@ -76,7 +76,7 @@ def args_by_records(op: OpCode, body: bytes) -> Any:
     if isinstance(rec, DeleteContainerRequest):
         if rec.path is None:
             raise DecodeError
-        return (encode_ustring(rec.path.decode("utf-8", "java-replace")),)
+        return (encode_ustring(decode_ustring(rec.path)),)
     path = None if rec.path is None else encode_ustring(rec.path)
     if isinstance(rec, DeleteRequest | CheckVersionRequest):
         return (path, rec.version)
@@ -160,7 +160,7 @@ def test_paths_of_reads_parse_as_their_record_does(
             _path_and_watch(before + body + behind, start, end)
     else:
         path, watch = _path_and_watch(before + body + behind, start, end)
-        assert path.decode("utf-8", "java-replace") == expected.path
+        assert decode_ustring(path) == expected.path
         assert watch == expected.watch
 
 
@@ -184,7 +184,7 @@ def test_the_wire_reader_reads_what_the_records_read(data: bytes) -> None:
         assert reader.offset == end
         if cls is OneString:
             assert isinstance(expected, OneString)
-            assert (None if found is None else found.decode("utf-8", "java-replace")) == expected.text
+            assert (None if found is None else decode_ustring(found)) == expected.text
         else:
             assert found == data[:end]
 

@@ -90,6 +90,20 @@ def test_a_session_that_leaves_the_leader_leaves_no_connection_there() -> None:
     assert moved.is_closed
 
 
+def test_a_session_that_leaves_a_learner_for_its_observer_leaves_no_connection_there() -> None:
+    """What its client said last may still be on its way: it must not be done after what it says there."""
+    ensemble = ToyEnsemble()
+    learner = ensemble.learners[0]
+    client, other = learner.connect(), learner.connect()
+    client.send(5, OpCode.CREATE, encode(create("/a")))
+    learner.learning.session_left(client.session_id)
+    learner.learning.session_left(0x99)
+    ensemble.settle()
+    assert client.is_closed
+    assert not other.is_closed
+    assert b"/a" in learner.tree.bodies
+
+
 def test_whoever_has_moved_may_close_the_session_from_its_old_server() -> None:
     """As in the original, closing asks for no owner."""
     ensemble = ToyEnsemble()
@@ -223,6 +237,18 @@ def test_every_forwarded_request_takes_a_zxid_of_its_own() -> None:
     ensemble.leading.forwarded(learner, 99, 10, CREATE_SESSION, b"", ())
     assert last_txn(ensemble) == (zxid + 4, 10, ERROR, (MarshallingError.code,))
     ensemble.settle()
+
+
+def test_a_session_created_again_through_a_learner_lives_no_longer_than_others() -> None:
+    """Within the bounds of session timeouts: after a restart it would have lived for 25 days."""
+    ensemble = ToyEnsemble()
+    learner = ensemble.learners[0]
+    client = learner.connect()
+    for asked_ms, given_ms in ((2**31 - 1, 40_000), (1, 4_000), (5_000, 5_000)):
+        client.send(1, CREATE_SESSION, pack(">i", asked_ms))
+        ensemble.settle()
+        for server in ensemble.servers:
+            assert server.tree.session_timeouts_ms[client.session_id] == given_ms
 
 
 @pytest.mark.parametrize("session", [0, CONTAINER_OWNER])

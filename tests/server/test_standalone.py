@@ -79,11 +79,11 @@ class Talk:
 
 @asynccontextmanager
 async def running(
-    disk: MemoryDisk, *, start_ms: int = START_MS, **settings: Any
+    disk: MemoryDisk, *, start_ms: int = START_MS, clock: VirtualClock | None = None, **settings: Any
 ) -> AsyncIterator[Standalone]:
     """A server with all its tasks but no sockets."""
     config = ServerConfig(data_dir=DATA_DIR, tick_ms=2000, preallocate_bytes=65536, **settings)
-    clock = VirtualClock(start_ms)
+    clock = clock or VirtualClock(start_ms)
     world = World(disk=disk, log_offload=at_once, snapshot_offload=at_once, random=Random(7), clock=clock)
     server = Standalone.start(config, world)
     async with trio.open_nursery() as storage:
@@ -111,6 +111,27 @@ async def test_a_silent_session_expires_with_its_nodes(autojump_clock: MockClock
         assert b"/e" in server.pipeline.tree.bodies
         await trio.sleep(2)
         assert b"/e" not in server.pipeline.tree.bodies
+        assert not server.pipeline.sessions.by_id
+
+
+class StoppedAgainAndAgain(VirtualClock):
+    """Of a process that is stopped for longer than a tick after every look at the clock."""
+
+    def __init__(self) -> None:
+        super().__init__(START_MS)
+        self._stopped_ms = 0
+
+    def now_ms(self) -> int:
+        self._stopped_ms += 2500
+        return super().now_ms() + self._stopped_ms
+
+
+async def test_a_process_may_be_stopped_at_any_moment(autojump_clock: MockClock) -> None:
+    """Between two looks at the clock more than a tick may pass; ticks go on."""
+    clock = StoppedAgainAndAgain()
+    async with running(MemoryDisk(), clock=clock) as server:
+        await Talk(server).connect(4000)
+        await trio.sleep(60)
         assert not server.pipeline.sessions.by_id
 
 

@@ -1,13 +1,13 @@
 """Digests, met or missed, while a tree is restored from a snapshot and its log."""
 
 import pytest
-from structlog.testing import capture_logs
 
 from server.acls import OPEN_ACL
 from server.apply_txn import apply_txn
 from server.data_tree import DataTree
 from server.stored_tree import StoredTree
 from server.txns import CREATE, Txn
+from tests.captured_logs import capture_logs
 
 CREATED = [
     Txn(7, 1, zxid, 1, CREATE, (path, b"\0\0\0\0", OPEN_ACL, 0, 1 + zxid), None)

@@ -2,8 +2,9 @@
 
 from jute.client_records import Stat
 from jute.record import decode
-from server.acls import OPEN_ACL, entries_of
-from server.data_tree import STAT_BYTES, DataTree, wrap32
+from server.acl_index import entries_of
+from server.acls import OPEN_ACL
+from server.data_tree import STAT_BYTES, DataTree, data_length_of, wrap32
 from server.paths import QUOTA, ROOT, parent_of
 from server.quotas import LIMITS, STATS
 
@@ -18,6 +19,7 @@ def assert_sound(tree: DataTree) -> None:
     _assert_stats_agree_with_tables(tree)
     _assert_tables_hold_nothing_dead(tree)
     _assert_children_are_listed(tree)
+    _assert_kept_counts_are_what_a_walk_finds(tree)
     root_data = stat_of(tree, ROOT).data_length
     others = sum(characters(path) + stat_of(tree, path).data_length for path in tree.bodies if path != ROOT)
     assert tree.data_bytes == root_data + others
@@ -62,6 +64,19 @@ def _assert_tables_hold_nothing_dead(tree: DataTree) -> None:
     for acl in tree.acls.values():
         assert acl != OPEN_ACL
         assert entries_of(acl) is not None
+
+
+def _assert_kept_counts_are_what_a_walk_finds(tree: DataTree) -> None:
+    for path in tree.bodies:
+        prefix = path if path == ROOT else path + b"/"
+        below = [each for each in tree.bodies if each != path and each.startswith(prefix)]
+        assert tree.descendants_count(path) == len(below)
+        data_bytes = sum(data_length_of(tree.bodies[each]) for each in [path, *below])
+        assert tree.usage_of(path) == (len(below) + 1, data_bytes)
+    assert all(tree._nodes_below.values())
+    assert all(tree._bytes_below.values())
+    assert tree._nodes_below.keys() == tree.children.keys()
+    assert tree._bytes_below.keys() <= tree.children.keys()
 
 
 def _assert_children_are_listed(tree: DataTree) -> None:

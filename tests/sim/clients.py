@@ -2,12 +2,13 @@
 
 Each is one task. It keeps a session as a client library does (pings, another server when one is silent or
 gone, its id, password and last zxid shown again, its watches set again) and now and then does what a library
-does not: it falls silent until it expires, or cuts its connection with requests under way. Every answer is
-held against the model (checkers.py) the moment it arrives.
+does not: it falls silent until it expires, cuts its connection with requests under way, or writes once more
+on a connection that it has left. Every answer is held against the model (checkers.py) the moment it arrives.
 """
 
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from struct import Struct, pack
 
@@ -52,7 +53,8 @@ from jute.opcodes import (
 )
 from jute.record import decode, encode
 from jute.txn_records import CreateContainerTxn, CreateTxn
-from tests.sim.checkers import Checker, Conversation, Operation, Request
+from tests.sim.checkers import SESSION_ERRORS, Checker, Conversation, Request
+from tests.sim.decisions import Operation
 from tests.sim.model import parent_of
 from tests.sim.network import HostNetwork, VirtualStream
 from tests.sim.watch_book import WatchBook
@@ -60,6 +62,7 @@ from tests.sim.watch_book import WatchBook
 CLIENT_PORT = 2181
 XIDS_EACH = 1_000_000
 OPEN = (Acl(31, Id("world", "anyone")),)
+_NEVER_THERE = "/never-there"
 _HEADER = Struct(">iqi")
 _MULTI_END = pack(">i?i", -1, True, -1)
 
@@ -87,8 +90,19 @@ class Habits:
     containers: float = 0.0  # of the paths: at or below one
     falls_silent: float = 0.002
     moves: float = 0.01
+    lingers: float = 0.0  # of the moves: the old connection stays open for one more write
+    fails_midway: float = 0.3  # of the multis
     cuts_off: float = 0.005
     ends_session: float = 0.005
+
+
+@attrs.frozen
+class Left:
+    """A connection that a client has left without closing it."""
+
+    stream: VirtualStream
+    server: str
+    conversation: Conversation
 
 
 class Client:
@@ -120,6 +134,9 @@ class Client:
         self._pings: deque[float] = deque()
         self._sent_at = 0.0
         self._server = ""  # the one it is connected to
+        self._left: Left | None = None
+        self._has_written = False  # on this connection, with an answer
+        self._asked_in_vain: Operation | None = None  # in a multi that was to fail
         self._frames = FrameBuffer(1 << 24)
 
     def _new_session(self) -> None:
@@ -133,7 +150,7 @@ class Client:
 
     async def run(self) -> None:
         while True:
-            server = self._chance.choice(self._servers)
+            server = self._chance.choice(self._elsewhere())
             stream = await self._dial(server)
             if stream is None:
                 await trio.sleep(self._chance.uniform(0.05, 0.5))
@@ -142,12 +159,25 @@ class Client:
                 if await self._shake_hands(stream, server):
                     await self._converse(stream)
                 else:  # no library knocks on without a pause, and each knock costs real time
-                    await trio.sleep(self._chance.uniform(0.01, 0.1))
+                    await trio.sleep(self._chance.uniform(0.05, 0.3))
             except trio.BrokenResourceError:
                 self._counts["connections_broken"] += 1
-            await stream.aclose()
+            self._conversation.is_left = True
+            await self._hang_up(stream)
             if self.is_stopping and not self.session_id:
                 return
+
+    def _elsewhere(self) -> list[str]:
+        return [each for each in self._servers if self._left is None or each != self._left.server]
+
+    async def _hang_up(self, stream: VirtualStream) -> None:
+        """Close this connection, unless it was just left open, and one that was left before it."""
+        left = self._left
+        if left is not None and left.stream is not stream:
+            await left.stream.aclose()
+            self._left = left = None
+        if left is None:
+            await stream.aclose()
 
     async def _dial(self, server: str) -> VirtualStream | None:
         try:
@@ -182,6 +212,7 @@ class Client:
         self._conversation = Conversation(self.name, self.session_id, self._conversation.number + 1)
         self._in_flight.clear()
         self._pings.clear()
+        self._has_written = False
         return True
 
     async def _look_without_leader(self, stream: VirtualStream) -> None:
@@ -234,6 +265,8 @@ class Client:
                 heard_at = now
                 if not self._take(data):
                     return
+                if self._left is not None and self._has_written:
+                    await self._write_where_it_left(self._left)
             elif now >= give_up_at:
                 return
             if now >= ping_at and not self._pings:
@@ -258,6 +291,8 @@ class Client:
             await trio.sleep(self._timeout_ms / 1000 * chance.uniform(0.3, 2.5))
             return False
         if dice < habits.falls_silent + habits.moves:
+            if chance.random() < habits.lingers and len(self._servers) > 1:
+                self._left = Left(stream, self._server, self._conversation)
             return False
         requests, bodies = [], []
         for _ in range(chance.randint(1, habits.pipelined_max - len(self._in_flight))):
@@ -274,6 +309,18 @@ class Client:
         await self._send(
             stream, [(each.xid, each.op, body) for each, body in zip(requests, bodies, strict=True)]
         )
+
+    async def _write_where_it_left(self, left: Left) -> None:
+        """Too late: this must not be done after what was written since. Nobody listens for the answer."""
+        operation = SetDataRequest(self._draw_path(), self._draw_data(), -1)
+        request = self._request(OpCode.SET_DATA, operation.path or "", (operation,))
+        request.conversation = left.conversation
+        self._checker.asked(request)
+        self._counts["late_writes"] += 1
+        self._left = None
+        with suppress(trio.BrokenResourceError), trio.move_on_after(self._timeout_ms / 3000):
+            await left.stream.send_all(frame(pack(">ii", request.xid, request.op) + encode(operation)))
+        await left.stream.aclose()
 
     async def _send(self, stream: VirtualStream, frames: list[tuple[int, int, bytes]]) -> None:
         self._sent_at = trio.current_time()
@@ -298,6 +345,9 @@ class Client:
 
     def _draw_request(self) -> tuple[Request, bytes]:
         habits, chance = self._habits, self._chance
+        if self._asked_in_vain is not None:  # nothing of it may be felt now
+            operation, self._asked_in_vain = self._asked_in_vain, None
+            return self._write_alone(operation)
         if chance.random() < habits.reconfigures:
             return self._request(OpCode.RECONFIG, "", ()), encode(self._draw_reconfiguration())
         dice = chance.random()
@@ -305,12 +355,12 @@ class Client:
             return self._request(OpCode.SYNC, "/", ()), encode(SyncRequest("/"))
         if dice < habits.syncs + habits.multis:
             operations = tuple(self._draw_write() for _ in range(chance.randint(1, 4)))
+            if chance.random() < habits.fails_midway:
+                self._asked_in_vain = operations[0]
+                operations += (DeleteRequest(_NEVER_THERE, -1),)
             return self._request(OpCode.MULTI, "", operations), _encode_multi(operations)
         if dice < habits.syncs + habits.multis + habits.writes:
-            operation = self._draw_write()
-            if isinstance(operation, CheckVersionRequest):
-                operation = DeleteRequest(operation.path, operation.version)
-            return self._request(_op_of(operation), operation.path or "", (operation,)), encode(operation)
+            return self._write_alone(self._draw_write())
         if habits.watches_for_good and chance.random() < habits.watches_for_good:
             return self._draw_lasting_watch()
         path, is_watching = self._draw_path(), chance.random() < habits.watches
@@ -322,6 +372,11 @@ class Client:
             ]
         )
         return self._request(op, path, (), is_watching), encode(record)
+
+    def _write_alone(self, operation: Operation) -> tuple[Request, bytes]:
+        if isinstance(operation, CheckVersionRequest):
+            operation = DeleteRequest(operation.path, operation.version)
+        return self._request(_op_of(operation), operation.path or "", (operation,)), encode(operation)
 
     def _draw_lasting_watch(self) -> tuple[Request, bytes]:
         path = "/" if self._chance.random() < 0.1 else self._draw_path()
@@ -436,6 +491,7 @@ class Client:
             self._new_session()
             return
         entry = self._checker.write_acknowledged(request, zxid, err)
+        self._has_written = entry.failure not in SESSION_ERRORS
         self._counts["writes_acked" if not err else "writes_refused"] += 1
         if request.op == OpCode.RECONFIG:
             self._counts["reconfigured" if not err else f"reconfig refused {err}"] += 1

@@ -8,18 +8,20 @@ Each kind changes one place of one file, also of what was synced long ago:
   misdirected write  a sector of one file stands in another place, or in another file
   cut file           the file ends too soon
 
-The files are those of the data directories. Of the epochs' files, which have no checksum, only those forms of
-damage are used that can be told from a number.
+The files are those of the data directories, most often the two that the next start reads. Of the epochs'
+files, which have no checksum, only those forms of damage are used that can be told from a number.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from persistence.file_names import parse_log, parse_snapshot
 from tests.sim.disk import SECTOR_BYTES, Inode, VirtualDisk
 
 _DATA = ("log.", "snapshot.")
 _EPOCHS = ("acceptedEpoch", "currentEpoch")
+_NEWEST = 0.6  # of the damage hits what the next start reads
 Found = list[tuple[Path, Inode]]
 
 
@@ -47,8 +49,21 @@ def _spoil(disk: VirtualDisk, chance: Random, kind: "Kind") -> str | None:
     if not stored:
         return None
     disk.is_damaged = True
-    path, inode = chance.choice(stored)
+    path, inode = chance.choice(_newest(stored) if chance.random() < _NEWEST else stored)
     return f"{path.name}: {kind(inode, stored, chance)}"
+
+
+def _newest(stored: Found) -> Found:
+    """The last snapshot and the last log: what the next start reads."""
+    snapshots = [each for each in stored if parse_snapshot(each[0]) is not None]
+    logs = [each for each in stored if parse_log(each[0]) is not None]
+    newest = [max(each, key=lambda found: _zxid_in(found[0])) for each in (snapshots, logs) if each]
+    return newest or stored
+
+
+def _zxid_in(path: Path) -> int:
+    named = parse_snapshot(path) or parse_log(path)
+    return -1 if named is None else named.zxid
 
 
 def _stored(disk: VirtualDisk, prefixes: tuple[str, ...]) -> Found:

@@ -22,9 +22,11 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar, TypeVarTuple
 
+import outcome
 import trio
 
 from persistence.errors import StorageError
+from tests.sim.virtual_time import VirtualClock
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -370,10 +372,13 @@ class OpenedForWriting:
 class VirtualOffload:
     """Meets persistence.offload.Offload without a thread: the disk's time passes before or after the work."""
 
-    def __init__(self, mounted: MountedDisk) -> None:
+    def __init__(self, mounted: MountedDisk, clock: VirtualClock, slower_s: float = 0.0) -> None:
         self._mounted = mounted
-        self._turn = trio.Lock()
-        self._working: trio.CancelScope | None = None
+        self._clock = clock
+        self._slower_s = slower_s
+        self._is_busy = False
+        self._queue = trio.lowlevel.ParkingLot()
+        self._waiting: trio.lowlevel.Task | None = None  # until the disk's time has passed
 
     def run_now(self, fn: Callable[[*Ts], T], *args: *Ts) -> T:
         self._mounted.is_offloaded = True
@@ -383,25 +388,45 @@ class VirtualOffload:
             self._mounted.is_offloaded = False
 
     async def __call__(self, fn: Callable[[*Ts], T], *args: *Ts) -> T:
+        if self._is_busy:
+            await self._queue.park()
+        self._is_busy = True
         disk = self._mounted.disk
-        async with self._turn:
-            with trio.CancelScope(shield=True) as self._working:
-                delay = disk.draw_sync_s()
-                if disk.chance.random() < 0.5:
-                    await trio.sleep(delay)
-                    return self.run_now(fn, *args)
-                result = self.run_now(fn, *args)
-                await trio.sleep(delay)
-                return result
-        raise Killed
+        try:
+            delay = disk.draw_sync_s() + self._slower_s
+            if disk.chance.random() < 0.5:
+                await self._pass(delay)
+                return self.run_now(fn, *args)
+            result = self.run_now(fn, *args)
+            await self._pass(delay)
+            return result
+        finally:
+            self._is_busy = bool(self._queue)
+            self._queue.unpark()
+
+    async def _pass(self, seconds: float) -> None:
+        """Let time pass, whoever is cancelled meanwhile; `die` cuts it short."""
+        if not self._mounted.is_alive:
+            raise Killed
+        task = self._waiting = trio.lowlevel.current_task()
+
+        def go_on() -> None:
+            if self._waiting is task:
+                self._waiting = None
+                trio.lowlevel.reschedule(task)
+
+        self._clock.call_later(seconds, go_on)
+        await trio.lowlevel.wait_task_rescheduled(_cannot_be_cancelled)
 
     def begin(self, seconds: float, fn: Callable[[], None]) -> "BegunVirtually":
         """Meets persistence.offload.Begin: a sync that is quick enough is over at once, in no time."""
         return BegunVirtually(self, fn, is_done=self._mounted.disk.draw_sync_s() <= seconds)
 
     def die(self) -> None:
-        if self._working is not None:
-            self._working.cancel()
+        """The process is dead, and nothing is waited for any more."""
+        task, self._waiting = self._waiting, None
+        if task is not None:
+            trio.lowlevel.reschedule(task, outcome.Error(Killed()))
 
 
 class BegunVirtually:
@@ -427,6 +452,10 @@ class BegunVirtually:
     def check(self) -> None:
         if self._failure is not None:
             raise self._failure
+
+
+def _cannot_be_cancelled(_: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.FAILED
 
 
 def _nothing() -> None:

@@ -6,7 +6,7 @@ Each kind of fault is a method that does the harm and arranges for its end; `run
 import errno
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -20,7 +20,7 @@ from tests.sim.damage import damage, flip_bit
 from tests.sim.disk import Killed
 from tests.sim.machines import Machine
 from tests.sim.membership_on_disk import CONFIG_FILE, first_members
-from tests.sim.network import VirtualNetwork
+from tests.sim.network import HostNetwork, VirtualNetwork
 from tests.sim.scenario import Scenario
 
 _TRIES = 40  # to find a moment when the others can do without a disk
@@ -299,6 +299,11 @@ class Faults:
             return
         if self._can_spare_disk(machine):
             self._spoil(machine, flip_bit(machine.disk, self._chance))
+            if self._chance.random() < 0.7:  # else it goes unnoticed for longer
+                with_machine = self._chance.random() < 0.5
+                self._network.clock.call_later(
+                    self._chance.uniform(0, 2), partial(self._go_down, machine, with_machine=with_machine)
+                )
         elif tries:
             self._network.clock.call_later(0.05, partial(self._flip_when_spare, machine, tries - 1))
 
@@ -326,10 +331,12 @@ class Faults:
         """Does every other voter have on disk all that was ever logged, and no epoch but that one's?
 
         Nothing less will do. What another lacks may be committed because this machine had it, and with the
-        disk go the promises about epochs. Nor may it be a quorum alone: it would lead an empty tree.
+        disk go the promises about epochs. Nor may it be a quorum alone: it would lead an empty tree; nor be
+        needed for every quorum: if it refuses to start, there is no leader to take everything from.
         """
         ensemble = first_members(self._scenario)
-        if verifier_of(ensemble).contains_quorum([machine.server_id]):
+        verifier, others = verifier_of(ensemble), ensemble.voters - {machine.server_id}
+        if verifier.contains_quorum([machine.server_id]) or not verifier.contains_quorum(others):
             return False
         last_zxid = max(self._checker.logged, default=0)
         return all(
@@ -392,6 +399,32 @@ class Faults:
             leader.disk.stall_s = 0.0
 
         self._undo_later(0.5 * self._tick_s(), 3 * self._tick_s(), mend)
+
+    def _deposed(self) -> None:
+        """The leader is cut off, logs what nobody hears of, and is told that all its links are broken. Where
+        snapshots take long, it is saving its tree meanwhile."""
+        self._depose_when_saving(_TRIES if self._scenario.snapshot_write_s else 0)
+
+    def _depose_when_saving(self, tries: int) -> None:
+        leader = self._leader()
+        if leader is None or leader.server is None:
+            return
+        if tries and not leader.server._saving.locked():
+            self._network.clock.call_later(0.05, partial(self._depose_when_saving, tries - 1))
+            return
+        self._disturb()
+        others = [other.name for other in self._machines if other is not leader]
+        self._trace("faults", f"{leader.name} is cut off and told so")
+        self._cut([(leader.name, name) for name in others] + [(name, leader.name) for name in others])
+        self._network.clock.call_later(
+            self._chance.uniform(0.1, 1.5) * self._tick_s(),
+            partial(self._break_links, leader.network, others),
+        )
+
+    def _break_links(self, host: HostNetwork, others: Collection[str]) -> None:
+        for stream in list(host.streams):
+            if stream.peer_name in others:
+                stream.connection.reset(stream)
 
     def _clock_step(self) -> None:
         self._victim().clock.wall_offset_ms += self._chance.choice((-1, 1)) * self._chance.randint(1, 10**7)

@@ -21,7 +21,7 @@ from tests.sim.checkers import Checker
 from tests.sim.disk import MountedDisk, VirtualDisk, VirtualOffload
 from tests.sim.network import HostNetwork, VirtualNetwork
 from tests.sim.stored_history import entries_of, safe_on
-from tests.sim.virtual_time import PROCESS, Freezer
+from tests.sim.virtual_time import PROCESS, Freezer, VirtualClock
 
 START_MS = 1_000_000
 START_WALL_MS = 1_700_000_000_000
@@ -35,16 +35,17 @@ class MachineClock:
     """Meets server.clock.Clock. The wall clock can be set, the other one only goes on: from another number
     at each boot, and on each machine a little faster or slower than on others."""
 
-    def __init__(self, rate: float) -> None:
+    def __init__(self, clock: VirtualClock, rate: float) -> None:
+        self._clock = clock
         self.wall_offset_ms = 0
         self.start_ms = START_MS
         self._rate = rate
 
     def now_ms(self) -> int:
-        return self.start_ms + int(trio.current_time() * 1000 * self._rate)
+        return self.start_ms + int(self._clock.time * 1000 * self._rate)
 
     def wall_ms(self) -> int:
-        return START_WALL_MS + int(trio.current_time() * 1000) + self.wall_offset_ms
+        return START_WALL_MS + int(self._clock.time * 1000) + self.wall_offset_ms
 
 
 class Machine:
@@ -64,7 +65,7 @@ class Machine:
     ) -> None:
         self.name = name
         self.disk = VirtualDisk(Random(chance.random()))
-        self.clock = MachineClock(clock_rate)
+        self.clock = MachineClock(network.clock, clock_rate)
         self.checker = checker
         self.counts = counts
         self.is_up = False
@@ -76,8 +77,10 @@ class Machine:
         self.dies_in_adoption: int | None = None  # at which disk operation of taking over a leader's tree
         self.safe_zxids: set[int] = set()  # of entries that its log has durably
         self.safe_upto = 0  # a snapshot that it was started from, or was sent, has everything up to here
+        self.snapshot_write_s = 0.0  # what a write of a snapshot takes longer than others
         self.keeps_old_logs = False  # as Apache's servers do when a leader sends them its tree
         self.old_logs: dict[Path, bytes] = {}
+        self.has_old_logs = False  # they are on its disk
         self.on_down: Callable[[Machine], None] = _tell_nobody
         self.random = chance
         self.accepted_epoch = 0  # the last one it was about to promise
@@ -156,7 +159,7 @@ class Machine:
         self._cut_off(with_machine=with_machine)
         if with_machine:
             self.disk.lose_power()
-        self.checker.check_disk(self.name, self.disk, must_reach_snapshot=False)
+        self.checker.check_disk(self.name, self.disk, has_old_logs=self.has_old_logs)
         if self._process is not None:
             self._process.cancel()
 
@@ -220,6 +223,7 @@ class Machine:
 
     def adopted_snapshot(self, kept: dict[Path, bytes], zxid: int) -> None:
         """Apache's would have left its logs where they were; ours finds them at its next start."""
+        self.has_old_logs = False
         if self.keeps_old_logs:
             self.old_logs |= {
                 path: log for path, log in kept.items() if max(entries_of(log), default=0) <= zxid
@@ -232,6 +236,7 @@ class Machine:
                 self.counts["old_logs_found"] += 1
                 self._trace(self.name, f"has {path.name} from before its snapshot")
                 self.disk.put(path, content)
+                self.has_old_logs = True
         self.old_logs.clear()
 
     # -- its life
@@ -250,8 +255,8 @@ class Machine:
             self.clock.start_ms = START_MS + self.random.randrange(START_MS)
             self.booted_at = trio.current_time()
             self.refuses_to_start = False
-            self.log_offload = VirtualOffload(self.mounted)
-            self.snapshot_offload = VirtualOffload(self.mounted)
+            self.log_offload = VirtualOffload(self.mounted, self._network.clock)
+            self.snapshot_offload = VirtualOffload(self.mounted, self._network.clock, self.snapshot_write_s)
             self.is_up = True
             if self.dies_in_recovery is not None:
                 count, self.dies_in_recovery = self.dies_in_recovery, None

@@ -1,6 +1,7 @@
 """What the operator of a simulated server does with its configuration file before each start."""
 
 import re
+from functools import lru_cache
 from pathlib import Path
 
 import attrs
@@ -26,7 +27,13 @@ def first_members(scenario: Scenario) -> Ensemble:
         server_line(number, "participant" if number <= scenario.voters else "observer")
         for number in range(1, scenario.voters + scenario.observers + 1)
     ]
-    return read_config_text("\n".join([*lines, *scenario.group_lines]))
+    return members_of("\n".join([*lines, *scenario.group_lines]))
+
+
+@lru_cache(maxsize=100)
+def members_of(text: str) -> Ensemble:
+    """Read a configuration; the same few are looked at again and again."""
+    return read_config_text(text)
 
 
 def prepare_members(disk: Disk, scenario: Scenario, my_id: int) -> Found:
@@ -51,9 +58,9 @@ def _read(disk: Disk) -> Found:
     text = b"".join(read_chunks(disk, CONFIG_FILE))
     named = _DYNAMIC.search(text)
     if named is None:
-        return Found(read_config_text(text.decode()), None)
+        return Found(members_of(text.decode()), None)
     file = Path(named[1].decode())
-    ensemble = read_config_text(b"".join(read_chunks(disk, file)).decode())
+    ensemble = members_of(b"".join(read_chunks(disk, file)).decode())
     return Found(attrs.evolve(ensemble, version=version_in_name(file)), file)
 
 

@@ -44,8 +44,7 @@ class Link:
     waiting: list["Pipe"] = attrs.field(factory=list)
 
     def draw_delay(self, chance: Random) -> float:
-        delay = self.delay_s + self.jitter_s * chance.random()
-        return delay * self.slowness if self.slowness != 1.0 else delay
+        return (self.delay_s + self.jitter_s * chance.random()) * self.slowness
 
 
 @attrs.define(eq=False)
@@ -86,8 +85,8 @@ class Pipe:
             self.unread_bytes += len(data)
         if self.is_silent:
             return
-        clock = self.network.clock
-        arrival = max(self._last_arrival, clock.now() + self.link.draw_delay(self.network.chance))
+        network = self.network
+        arrival = max(self._last_arrival, network.clock.time + self.link.draw_delay(network.chance))
         if self._sent and self._sent[-1].is_under_way and arrival == self._last_arrival:
             self._sent[-1].pieces.append(data)
             return
@@ -118,7 +117,7 @@ class Pipe:
         while self._sent and self._sent[0].is_here:
             self._hand_over(self._sent.popleft())
         network = self.network
-        network.fingerprint = hash((network.fingerprint, network.clock.now(), len(self.arrived)))
+        network.fingerprint = hash((network.fingerprint, network.clock.time, len(self.arrived)))
         self.wake_reader()
 
     def _hand_over(self, segment: "Segment") -> None:
@@ -150,13 +149,14 @@ class Pipe:
             trio.lowlevel.reschedule(reader)
 
     def take(self, size_max: int | None) -> bytes:
-        size = len(self.arrived)
-        if size_max is not None:
-            size = min(size, size_max)
-        if size > 1 and self.network.chance.random() < self.network.cut_anywhere:
-            size = self.network.chance.randint(1, size)
-        data = bytes(self.arrived[:size])
-        del self.arrived[:size]
+        arrived, network = self.arrived, self.network
+        size = len(arrived)
+        if size_max is not None and size_max < size:
+            size = size_max
+        if size > 1 and network.chance.random() < network.cut_anywhere:
+            size = network.chance.randint(1, size)
+        data = bytes(arrived) if size == len(arrived) else bytes(arrived[:size])
+        del arrived[:size]
         self.unread_bytes -= size
         if self.writers and self.unread_bytes < WINDOW_BYTES:
             self.writers.unpark_all()
@@ -196,7 +196,8 @@ class VirtualStream(trio.abc.HalfCloseableStream):
         pipe = self.outgoing
         if pipe.is_ended:
             raise trio.ClosedResourceError("the end was already sent")
-        await self.wait_send_all_might_not_block()
+        if self.is_reset or pipe.unread_bytes >= WINDOW_BYTES:
+            await self.wait_send_all_might_not_block()
         if data:
             pipe.send(bytes(data))
 
@@ -218,8 +219,9 @@ class VirtualStream(trio.abc.HalfCloseableStream):
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         self._check()
-        await trio.lowlevel.checkpoint_if_cancelled()
         pipe = self.incoming
+        if pipe.arrived or pipe.end_arrived or self.is_reset:  # else it is waited for, which can be cancelled
+            await trio.lowlevel.checkpoint_if_cancelled()
         while not pipe.arrived:
             if self.is_reset:
                 raise trio.BrokenResourceError(errno.ECONNRESET, "reset by peer")
@@ -301,6 +303,8 @@ class Connection:
         if not stream.is_reset and not stream.outgoing.is_ended:
             stream.outgoing.is_ended = True
             stream.outgoing.send(None)
+        if stream.incoming.arrived:  # nobody will read it, and who sent it may be waiting for that
+            stream.incoming.on_refused()
 
     def _refused(self, sender: VirtualStream) -> None:
         """Something arrived where nobody reads: the system there says so, if there is one."""
@@ -310,9 +314,13 @@ class Connection:
             sender.outgoing.is_silent = True
             sender.host.network.unanswered.setdefault(sender.outgoing.target, []).append(sender)
             return
-        delay = sender.incoming.link.draw_delay(self.network.chance)
-        if not sender.incoming.link.cuts:
-            self.network.clock.call_later(delay, partial(self.reset, sender))
+        clock = self.network.clock
+        if sender.incoming.link.cuts:  # it tries again, and is told again
+            clock.call_later(RETRANSMISSION_S[1], partial(self._refused, sender))
+        else:
+            clock.call_later(
+                sender.incoming.link.draw_delay(self.network.chance), partial(self.reset, sender)
+            )
 
     def reset(self, *ends: VirtualStream) -> None:
         """These ends learn that the connection is no more."""

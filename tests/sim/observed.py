@@ -67,14 +67,23 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
             machine.counts["terms"] += 1
             checker.server_leads(machine.name, epoch, replica.last_zxid)
             checker.check_role(machine.name, replica.last_zxid, nodes_of(replica.tree))
-            checker.check_disk(machine.name, machine.disk, must_reach_snapshot=True)
+            check_disk(machine, replica, must_reach_snapshot=True)
             checker.server_restarts_from(machine.name, replica.last_zxid)
+
+    def check_disk(machine: Machine, replica: Replica, *, must_reach_snapshot: bool) -> None:
+        checker.check_disk(
+            machine.name,
+            machine.disk,
+            must_reach_snapshot=must_reach_snapshot,
+            has_old_logs=machine.has_old_logs,
+            gapless_after=replica._gapless_after,
+        )
 
     def learn(original: Callable[..., Any], replica: Replica, *args: object, **named: object) -> Any:
         machine = here()
         if machine is not None:
             checker.server_restarts_from(machine.name, replica.last_zxid)
-            checker.check_disk(machine.name, machine.disk, must_reach_snapshot=logs(named))
+            check_disk(machine, replica, must_reach_snapshot=logs(named))
             checker.check_role(machine.name, replica.last_zxid, nodes_of(replica.tree))
         return original(replica, *args, **named)
 
@@ -94,6 +103,15 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
         machine = here()
         if machine is not None:
             machine.read_its_disk()
+            checker.check_loaded(machine.name, replica.last_zxid, nodes_of(replica.tree))
+
+    def truncate_after(original: Callable[..., int | None], log: Any, zxid: int) -> int | None:
+        last = original(log, zxid)
+        machine = here()
+        if machine is not None:
+            machine.read_its_disk()
+            checker.log_cut(machine.name, zxid, machine.safe_zxids)
+        return last
 
     def accept(original: Callable[..., None], keeper: EpochKeeper, epoch: int) -> None:
         machine = here()
@@ -126,6 +144,7 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
         _wrapped(EpochKeeper, "enter", enter),
         _wrapped(EpochAgreement, "acked", acked),
         _wrapped(persistence.txn_log.TxnLog, "append_batch", append_batch),
+        _wrapped(persistence.txn_log.TxnLog, "truncate_after", truncate_after),
         _wrapped(server.pipeline, "apply_txn", apply_txn),
         _wrapped(Replica, "load", load),
         _wrapped(Replica, "lead", lead),

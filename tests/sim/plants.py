@@ -85,12 +85,12 @@ def planted(name: str | None) -> Iterator[None]:
     """Put the bug of this name into all servers; None is no bug."""
     with ExitStack() as stack:
         for place in PLANTS[name].replaced if name is not None else ():
-            stack.enter_context(_replaced(*place))
+            stack.enter_context(replaced(*place))
         yield
 
 
 @contextmanager
-def _replaced(owner: Any, name: str, planted: Planted) -> Iterator[None]:
+def replaced(owner: Any, name: str, planted: Planted) -> Iterator[None]:
     """`planted` is called with the original in front of its arguments."""
     original = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
     if isinstance(original, property):

@@ -4,20 +4,18 @@ Prints a line for every seed that fails, with how to run it again, and a summary
 """
 
 import argparse
-import logging
 import multiprocessing
 import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from types import FrameType
 
-import structlog
-
+from eventlog import Level, log
 from tests.sim.plants import NAMES, planted
-from tests.sim.scenario import LEFT_OUT, draw_scenario
+from tests.sim.scenario import draw_scenario
 from tests.sim.simulation import Report, simulate
 
 REAL_SECONDS_MAX = 300
@@ -31,14 +29,13 @@ def run_seed(
     is_ensemble: bool,
     is_traced: bool = False,
     plant: str | None = None,
-    also: Collection[str] = (),
 ) -> Report:
-    scenario = draw_scenario(seed, minutes * 60, is_ensemble=is_ensemble, also=also)
+    scenario = draw_scenario(seed, minutes * 60, is_ensemble=is_ensemble)
     if is_traced:
         print(scenario)
         _log_everything()
     else:
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+        log.least = "critical"
     signal.signal(signal.SIGALRM, partial(_hangs, seed))
     signal.alarm(REAL_SECONDS_MAX)
     try:
@@ -58,16 +55,15 @@ def _log_everything() -> None:
 
     from tests.sim.virtual_time import PROCESS
 
-    def show(_: object, __: str, event: structlog.typing.EventDict) -> str:
-        text = event.pop("event")
-        fields = " ".join(f"{key}={value}" for key, value in event.items())
+    def show(_: Level, event: str, fields: Mapping[str, object]) -> None:
+        pairs = " ".join(f"{key}={value}" for key, value in fields.items())
         try:
             when = trio.current_time()
         except RuntimeError:
             when = 0.0
-        return f"{when:12.6f} {PROCESS.get():8} | {text} {fields}"
+        print(f"{when:12.6f} {PROCESS.get():8} | {event} {pairs}")
 
-    structlog.configure(processors=[show], wrapper_class=structlog.make_filtering_bound_logger(0))
+    log.sink, log.least = show, "debug"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -80,13 +76,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--plant", choices=NAMES, help="put a bug in, and stop at the first seed that finds it"
     )
-    parser.add_argument(
-        "--also",
-        action="append",
-        default=[],
-        choices=LEFT_OUT,
-        help="what servers do not pass yet: " + "; ".join(f"{k}: {v}" for k, v in LEFT_OUT.items()),
-    )
     options = parser.parse_args(arguments)
     first, _, last = options.seeds.partition(":")
     seeds = range(int(first), int(last) if last else int(first) + 1)
@@ -96,7 +85,6 @@ def main(arguments: list[str] | None = None) -> int:
         is_ensemble=not options.standalone,
         is_traced=options.trace,
         plant=options.plant,
-        also=options.also,
     )
     started = time.monotonic()
     total = Summary(options.minutes, options.standalone)

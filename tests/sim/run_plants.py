@@ -9,14 +9,13 @@ import multiprocessing
 import re
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import cache, partial
 
 import attrs
 
 from tests.sim.plants import NAMES, PLANTS
 from tests.sim.run import run_seed
-from tests.sim.scenario import LEFT_OUT
 
 SEEDS_MAX = 200
 _NOTICED_CHARACTERS = 90
@@ -38,11 +37,11 @@ class Hunt:
         return f"{self.name:44} {seed:>5} {self.cpu_s:8.1f}  {self.noticed[:_NOTICED_CHARACTERS]}"
 
 
-def hunt(name: str, *, seeds: range, minutes: float, also: Collection[str]) -> Hunt:
+def hunt(name: str, *, seeds: range, minutes: float) -> Hunt:
     started = time.process_time()
     for seed in seeds:
-        report = run_seed(seed, minutes=minutes, is_ensemble=True, plant=name, also=also)
-        if report.violations and is_clean(seed, minutes, tuple(also)):
+        report = run_seed(seed, minutes=minutes, is_ensemble=True, plant=name)
+        if report.violations and is_clean(seed, minutes):
             noticed = report.violations[0].splitlines()[0]
             is_broken = bool(_CLUMSY.search(noticed))
             return Hunt(name, None if is_broken else seed, time.process_time() - started, noticed)
@@ -50,9 +49,9 @@ def hunt(name: str, *, seeds: range, minutes: float, also: Collection[str]) -> H
 
 
 @cache
-def is_clean(seed: int, minutes: float, also: tuple[str, ...]) -> bool:
+def is_clean(seed: int, minutes: float) -> bool:
     """Does the seed find nothing without a plant? Else it does not tell whether it found the plant."""
-    return not run_seed(seed, minutes=minutes, is_ensemble=True, also=also).violations
+    return not run_seed(seed, minutes=minutes, is_ensemble=True).violations
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -61,13 +60,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="at most, for each")
     parser.add_argument("--minutes", type=float, default=1.0, help="simulated, for each seed")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--also", nargs="*", default=(), choices=LEFT_OUT, help="see tests.sim.run")
     options = parser.parse_args(arguments)
     if unknown := set(options.plants) - set(NAMES):
         parser.error(f"no such plant: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     print(f"{'planted bug':44} {'seed':>5} {'seconds':>8}  what was noticed", flush=True)
     seeds = range(1, options.seeds + 1)
-    hunting = partial(hunt, seeds=seeds, minutes=options.minutes, also=options.also)
+    hunting = partial(hunt, seeds=seeds, minutes=options.minutes)
     missed = []
     for result in _results(hunting, options.plants, options.jobs):
         print(result.row(), flush=True)

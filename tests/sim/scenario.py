@@ -4,7 +4,6 @@ Swarm mode: each seed draws which kinds of faults there are at all. A run with f
 those than a run with all of them.
 """
 
-from collections.abc import Collection
 from random import Random
 from typing import Literal
 
@@ -33,15 +32,6 @@ FAULTS = (
 )
 # Thought of later, and drawn apart from the others, so that a seed still stands for what it stood for.
 LATER_FAULTS = ("crash_in_recovery", "blackout_in_disk", "disk_unable", "purge", "stalled_leader")
-# Faults and checks that are left out unless asked for, since servers do not pass them yet; with the reason.
-LEFT_OUT: dict[str, str] = {
-    "damage": "a violation is open: seed 316 acknowledges no write after the last fault",
-    "crash_in_adoption": "not run enough with all the others",
-    "stored_history": "the check: with old_logs it finds a log with a hole on a disk (seed 319)",
-    "old_logs": "a violation is open: seed 319, with stored_history",
-    "oracle": "not run enough with all the others",
-    "impersonation": "not run enough with all the others",
-}
 STANDALONE_FAULTS = tuple(
     fault for fault in FAULTS if fault not in ("kill_all", "power_loss_all", "partition", "isolate")
 )
@@ -81,12 +71,11 @@ class Scenario:
     retransmits_late: bool  # after a long cut TCP's next try may be as far away as the cut was long
     purges: bool
     reaps: bool
-    has_stranger: bool  # somebody on the network who is no member
-    impersonates: bool  # and says that it is
+    has_stranger: bool  # somebody on the network who is no member, and may say that it is
     has_oracle: bool  # of two voters one may go on alone, if it says so
     has_read_only_mode: bool
+    snapshot_write_s: float  # what each write of a snapshot takes longer
     finds_old_logs: bool  # from a time when Apache's servers used the directories
-    checks_stored_history: bool
     thresholds: tuple[tuple[str, int], ...]  # sizes that are far smaller than in production
 
     @property
@@ -99,8 +88,7 @@ class Scenario:
         return self.voters > 1
 
 
-def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Collection[str] = ()) -> Scenario:
-    """`also` names what there is too of LEFT_OUT."""
+def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenario:
     chance = Random(f"scenario {seed}")
     possible = FAULTS if is_ensemble else STANDALONE_FAULTS
     share = chance.choice((0.2, 0.4, 0.7, 1.0))
@@ -120,18 +108,31 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
     later = Random(f"scenario {seed}, later")
     faults += tuple(fault for fault in LATER_FAULTS if later.random() < share)
     is_damaged, is_crashed = later.random() < 0.5, later.random() < share
-    if "damage" in also and is_damaged and is_ensemble and not is_reconfigured:
+    if is_damaged and is_ensemble and not is_reconfigured:
         faults += ("damage",)
     reaps = later.random() < 0.3
     has_stranger = is_ensemble and later.random() < 0.3
     has_oracle = is_ensemble and not is_reconfigured and not group_lines and later.random() < 0.15
-    has_oracle = has_oracle and "oracle" in also
     if has_oracle:  # whose disk is lost or damaged must not be the one that goes on alone
         voters, faults = 2, tuple(fault for fault in faults if fault not in ("lost_disk", "damage"))
     # Ids of local sessions come from the wall clock, and a clock set back repeats them.
     has_local_sessions = is_ensemble and "clock_step" not in faults and later.random() < 0.25
-    if "crash_in_adoption" in also and is_crashed:
+    if is_crashed:
         faults += ("crash_in_adoption",)
+    own_thresholds: dict[str, int] = {}
+    if zxids_per_epoch is not None:
+        own_thresholds["quorum.proposals.LAST_COUNTER"] = zxids_per_epoch
+    newer = Random(f"scenario {seed}, newer")
+    lingers = 0.5 if newer.random() < 0.5 and not has_local_sessions else 0.0
+    snapshot_write_s = 0.0
+    if newer.random() < 0.3:  # a role may end before its last snapshot does
+        snapshot_write_s = tick_ms / 1000 * newer.choice((0.01, 0.05))
+        own_thresholds |= {
+            "persistence.snapshot_format.SLICE_NODES_MAX": 1,
+            "persistence.snapshots._WRITE_BYTES": 100,
+        }
+    if is_ensemble and (snapshot_write_s or newer.random() < share):
+        faults += ("deposed",)
     return Scenario(
         seed=seed,
         duration_s=duration_s,
@@ -139,7 +140,7 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
         observers=chance.choice((0, 0, 0, 1, 2)) if is_ensemble else 0,
         clients=clients,
         tick_ms=tick_ms,
-        snap_count=chance.choice((10, 50, 200, 2000)),
+        snap_count=min(chance.choice((10, 50, 200, 2000)), 50 if snapshot_write_s else 2000),
         commit_log_count=chance.choice((2, 10, 50, 500)),
         snapshot_compression="gz" if chance.random() < 0.2 else "",
         snapshot_size_factor=chance.choice((-1, 0.33, 0.33, 1, 1)),
@@ -168,6 +169,7 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
                 cuts_off=0.15 if later.random() < 0.2 else habits.cuts_off,
                 watches_for_good=more.choice((0.0, 0.0, 0.02, 0.1)),
                 containers=0.3 if reaps else 0.0,
+                lingers=lingers,
                 accepts_read_only=has_local_sessions and number % 2 == 0,
             )
             for number in range(clients)
@@ -177,13 +179,11 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool, also: Coll
         purges=later.random() < 0.3,
         reaps=reaps,
         has_stranger=has_stranger,
-        impersonates=has_stranger and "impersonation" in also,
         has_oracle=has_oracle,
         has_read_only_mode=has_local_sessions and later.random() < 0.6,
-        finds_old_logs="old_logs" in also and later.random() < 0.4,
-        checks_stored_history="stored_history" in also,
-        thresholds=draw_thresholds(later)
-        + ((("quorum.proposals.LAST_COUNTER", zxids_per_epoch),) if zxids_per_epoch else ()),
+        snapshot_write_s=snapshot_write_s,
+        finds_old_logs=later.random() < 0.4,
+        thresholds=tuple({**dict(draw_thresholds(later)), **own_thresholds}.items()),
     )
 
 

@@ -10,21 +10,20 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from random import Random
 
 import attrs
 import trio
 
 from quorum.quorum_verifiers import verifier_of
-from quorum.server_lines import read_config_text
 from server.leading import LeadingPipeline
 from tests.sim.checkers import Checker, Violation
 from tests.sim.clients import Client
 from tests.sim.faults import Faults
 from tests.sim.leftovers import leftovers
 from tests.sim.machines import Machine
-from tests.sim.membership_on_disk import first_members
+from tests.sim.membership_on_disk import first_members, members_of
 from tests.sim.network import VirtualNetwork
 from tests.sim.observed import nodes_of, observed
 from tests.sim.oracle import Oracle
@@ -51,6 +50,7 @@ class Report:
 
 def simulate(scenario: Scenario, print_trace: Print | None = None) -> Report:
     """Run a scenario to its end, or to the first violation."""
+    _leave_modules_alone()
     started = time.process_time()
     simulation = Simulation(scenario, print_trace)
     gc.collect()
@@ -65,6 +65,13 @@ def simulate(scenario: Scenario, print_trace: Print | None = None) -> Report:
         gc.freeze = freeze
         gc.enable()
     return simulation.report(time.process_time() - started)
+
+
+@cache
+def _leave_modules_alone() -> None:
+    """What was there before the first simulation is no garbage of any."""
+    gc.collect()
+    gc.freeze()
 
 
 def _nothing() -> None:
@@ -84,7 +91,6 @@ class Simulation:
             self._stop,
             has_local_sessions=scenario.has_local_sessions,
             clock_drift=scenario.clock_drift,
-            checks_stored_history=scenario.checks_stored_history,
         )
 
     def _stop(self) -> None:
@@ -159,6 +165,7 @@ class Simulation:
         for machine in self._machines.values():
             machine.disk.sync_s = scenario.sync_s
             machine.keeps_old_logs = scenario.finds_old_logs
+            machine.snapshot_write_s = scenario.snapshot_write_s
         self._oracle = Oracle(list(self._machines.values()), self.trace) if scenario.has_oracle else None
         client_names = [f"c{number}" for number in range(1, scenario.clients + 1)]
         self._clients = [
@@ -204,7 +211,7 @@ class Simulation:
         verifiers = self._verifiers = self._verifiers[-1:]
         if text is not None and text != self._members_text:
             self._members_text = text
-            verifiers.append(verifier_of(read_config_text(text)))
+            verifiers.append(verifier_of(members_of(text)))
         holding = [number for number, machine in self._by_number.items() if machine.holds(zxid)]
         is_quorum = all(verifier.contains_quorum(holding) for verifier in verifiers)
         return is_quorum, [] if is_quorum else [f"s{number}" for number in holding]
@@ -251,7 +258,7 @@ class Simulation:
         text = self._checker.history.members_text
         if text is None:
             return list(self._machines.values())
-        return [self._machines[f"s{number}"] for number in read_config_text(text).members]
+        return [self._machines[f"s{number}"] for number in members_of(text).members]
 
     def _behind(self) -> list[str]:
         """Servers that have not joined the others, or not heard everything."""

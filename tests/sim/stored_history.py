@@ -3,6 +3,15 @@
 A gap is a committed transaction that is missing, whatever the zxids look like: the first one of an epoch may
 follow any other, so only the history tells. Looked at from outside, whenever a machine goes down and whenever
 a server begins to serve.
+
+Where Apache's server has left older logs there may be a gap behind them: it was sent a snapshot and kept its
+logs. Such a gap does no harm, since nothing is read across it:
+
+  recovery begins with the newest snapshot that can be loaded, and refuses to start unless the log then leads
+  to the very transaction of each newer one. What Apache's server was sent is a snapshot whose transaction is
+  in no log. So recovery never begins before the newest snapshot of that kind;
+
+  learners are brought up to date from a zxid on that the server knows, `gapless_after`. It is told to us.
 """
 
 from bisect import bisect_right
@@ -15,30 +24,48 @@ from persistence.log_format import FILE_HEADER, EntryScanner, zxid_of
 from tests.sim.disk import VirtualDisk
 
 
-def gap_on(disk: VirtualDisk, committed: Sequence[int], *, must_reach_snapshot: bool) -> str | None:
-    """What is missing, if anything. `committed` are all zxids of the history, rising.
+def gap_on(
+    disk: VirtualDisk,
+    committed: Sequence[int],
+    *,
+    must_reach_snapshot: bool,
+    has_old_logs: bool = False,
+    gapless_after: int | None = None,
+) -> str | None:
+    """What is missing, if anything. `committed` are all zxids of the history, rising. A server that serves
+    from this disk brings learners up to date that have everything up to `gapless_after`.
 
     A log may end before the newest snapshot when a machine goes down: the log of this disk was slower than
     those that committed what the snapshot holds. A server that serves must have put such a log aside.
     """
-    snapshot = max(_snapshots(disk), default=None)
+    snapshots = sorted(_snapshots(disk))
     logged = _logged(disk)
-    for before, after in pairwise(logged):
+    if not logged:
+        return None
+    begins = [_oldest_start(snapshots, logged) if has_old_logs else logged[0]]
+    begins += snapshots[-1:]
+    if gapless_after is not None:
+        begins.append(max(gapless_after, logged[0]))  # further back it has no files
+    begin = min(begins)
+    for before, after in pairwise([begin, *logged[bisect_right(logged, begin) :]]):
         missing = _next(committed, before)
         if missing is not None and missing < after:
-            return f"its log has 0x{before:x} and then 0x{after:x}, between them 0x{missing:x} was committed"
-    if snapshot is None or not logged:
-        return None
-    missing = _next(committed, snapshot)
-    behind = logged[bisect_right(logged, snapshot) :]
-    if behind and missing is not None and missing < behind[0]:
-        return (
-            f"its log goes on with 0x{behind[0]:x} behind snapshot 0x{snapshot:x}, 0x{missing:x} is missing"
-        )
+            return f"0x{before:x} is followed by 0x{after:x} in the log, 0x{missing:x} is missing"
     missing = _next(committed, logged[-1])
-    if must_reach_snapshot and missing is not None and missing <= snapshot:
-        return f"its log ends at 0x{logged[-1]:x}, before snapshot 0x{snapshot:x}: 0x{missing:x} is missing"
+    if must_reach_snapshot and snapshots and missing is not None and missing <= snapshots[-1]:
+        return (
+            f"the log ends at 0x{logged[-1]:x}, before snapshot 0x{snapshots[-1]:x}: 0x{missing:x} is missing"
+        )
     return None
+
+
+def _oldest_start(snapshots: Sequence[int], logged: Sequence[int]) -> int:
+    """The oldest snapshot that recovery could begin with, if all newer ones were damaged."""
+    start = logged[0]
+    for start in reversed(snapshots):
+        if start not in logged:
+            break
+    return start
 
 
 def _next(committed: Sequence[int], zxid: int) -> int | None:

@@ -2,7 +2,7 @@
 
 Whatever is said on a port without authentication can be said by anybody. A stranger here goes as far as a
 protocol without authentication can stand: it never acknowledges a proposal or an epoch as a member, for who
-believes that has no way to know better. `impersonates`: it uses members' ids for all the rest.
+believes that has no way to know better. For all the rest it uses the ids of members, too.
 """
 
 from collections import Counter
@@ -130,7 +130,7 @@ class Stranger:
             ServerState.LOOKING,
             sid,
             0,
-            self._chance.choice((0, 1, 1 << 62)),
+            self._chance.choice((0, 1, 1 << 62, (1 << 63) - 1)),
             0,
             config_text(first_members(self._scenario)),
         )
@@ -138,11 +138,9 @@ class Stranger:
         await self._stay(stream)
 
     def _draw_id(self) -> int:
-        if self._scenario.impersonates:
+        if self._chance.random() < 0.8:
             return self._chance.randint(1, len(self._servers))
         return _UNKNOWN_ID + self._chance.randrange(5)
 
     def _draw_epoch(self) -> int:
-        if self._scenario.impersonates:
-            return self._chance.choice((0, 5, 50, 0x7FFFFFFE))
-        return 0
+        return self._chance.choice((0, 5, 50, 0x7FFFFFFE))

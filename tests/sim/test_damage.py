@@ -1,5 +1,6 @@
 """Damage is done to what is stored, and only there."""
 
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -49,3 +50,14 @@ def test_an_empty_disk_cannot_be_damaged() -> None:
     disk = VirtualDisk(Random(1))
     assert damage(disk, Random(1)) is None
     assert not disk.is_damaged
+
+
+def test_most_damage_is_where_the_next_start_reads() -> None:
+    hit = Counter[str]()
+    for seed in range(100):
+        disk = VirtualDisk(Random(1))
+        for name in ("log.1", "log.2", "log.10", "snapshot.1", "snapshot.2", "snapshot.f"):
+            disk.put(LOG.with_name(name), b"content")
+        hit[str(flip_bit(disk, Random(seed))).partition(":")[0]] += 1
+    assert {name for name, _ in hit.most_common(2)} == {"log.10", "snapshot.f"}
+    assert len(hit) == 6

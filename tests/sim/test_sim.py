@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-import structlog
 
+from tests.captured_logs import logging_restored
 from tests.sim.run import run_seed
 
 MINUTES = 0.25
@@ -16,9 +16,8 @@ MINUTES = 0.25
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
     """A run silences the servers' log, for the whole process."""
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
+    with logging_restored():
+        yield
 
 
 @pytest.mark.parametrize("seed", range(1, 11))
@@ -55,7 +54,16 @@ def test_the_same_seed_gives_the_same_run_in_every_process(seed: int) -> None:
     assert len(fingerprints) == 1
 
 
-@pytest.mark.parametrize("plant", ["commit-out-of-order", "touches-ignored", "watch-fires-twice"])
+@pytest.mark.parametrize(
+    "plant",
+    [
+        "commit-out-of-order",
+        "links-never-closed",
+        "multi-not-atomic",
+        "touches-ignored",
+        "watch-fires-twice",
+    ],
+)
 def test_a_planted_bug_is_noticed(plant: str) -> None:
     """Within a few seeds, for bugs that show soon; `make sim PLANT=...` tries the others."""
     reports = (run_seed(seed, minutes=MINUTES, is_ensemble=True, plant=plant) for seed in range(1, 8))

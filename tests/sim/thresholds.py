@@ -27,6 +27,7 @@ _CHOICES: dict[str, tuple[int, ...]] = {
     "persistence.txn_log.UNSYNCED_ENTRIES_MAX": (1, 3),
     "persistence.txn_log._ZEROED_AHEAD_BYTES": (0, 600),
     "persistence.log_writer.OFFLOADED_IN_A_ROW_MIN": (1, 4),
+    "persistence.snapshot_format.SLICE_NODES_MAX": (1, 3, 10),
     "persistence.snapshots._WRITE_BYTES": (100, 1000),
     "persistence.snapshots._SYNC_EVERY_BYTES": (100, 1000),
     "server.pipeline.OUTSTANDING_BYTES_MAX": (300, 3000),

@@ -3,7 +3,8 @@
 Trio is made deterministic by seeding the one source of chance its scheduler has (see Trio's own
 _tests/test_scheduler_determinism.py). Whenever every task waits, the clock jumps to the next thing that is
 due: a task's deadline, or a function handed to `call_at`. The latter costs no task, which is what makes the
-network cheap: a message wakes nobody but its receiver.
+network cheap: a message wakes nobody but its receiver. Nothing comes from outside, so the system is hardly
+ever asked for input.
 
 `Freezer` stops the tasks of one process as SIGSTOP does: timers run out and messages arrive meanwhile, but
 nothing of it is acted upon before the process goes on.
@@ -13,10 +14,11 @@ import heapq
 import itertools
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 from trio._core import _run as trio_run
@@ -24,6 +26,8 @@ from trio._core._traps import WaitTaskRescheduled
 from trio.testing import MockClock
 
 T = TypeVar("T")
+
+_ROUNDS_WITHOUT_INPUT = 100  # of Trio's loop
 
 # The name of the process a task belongs to: inherited by every task it starts.
 PROCESS: ContextVar[str] = ContextVar("PROCESS", default="")
@@ -33,6 +37,7 @@ class VirtualClock:
     """Drives one of Trio's mock clocks; knows besides what is to happen when without any task waiting."""
 
     def __init__(self) -> None:
+        self.time = 0.0
         self.mock = MockClock(autojump_threshold=0)
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
@@ -41,39 +46,66 @@ class VirtualClock:
         self.mock.current_time = self.now  # type: ignore[method-assign]
 
     def now(self) -> float:
-        return self.mock._virtual_base
+        return self.time
 
     def call_at(self, when: float, function: Callable[[], None]) -> None:
         """Call `function`, which must not wait, at a time; in order of the calls, where times are equal."""
         heapq.heappush(self._due, (when, next(self._sequence), function))
 
     def call_later(self, delay: float, function: Callable[[], None]) -> None:
-        self.call_at(self.now() + delay, function)
+        heapq.heappush(self._due, (self.time + delay, next(self._sequence), function))
 
     def _jump(self) -> None:
         """Trio calls this when every task waits."""
-        deadline = trio_run.GLOBAL_RUN_CONTEXT.runner.deadlines.next_deadline()
+        deadlines = trio_run.GLOBAL_RUN_CONTEXT.runner.deadlines
+        deadline = deadlines.next_deadline()
         due = self._due
         if due and due[0][0] <= deadline:
-            now = self.mock._virtual_base = max(self.mock._virtual_base, due[0][0])
+            now = self.time = max(self.time, due[0][0])
             while due and due[0][0] <= now:
                 heapq.heappop(due)[2]()
         elif deadline < math.inf:
-            self.mock._virtual_base = max(self.mock._virtual_base, deadline)
+            self.time = max(self.time, deadline)
+            deadlines.expire(self.time)  # Trio would do so one round later
+
+
+class RareInput(vars(trio_run)["TheIOManager"]):  # type: ignore[misc]
+    """Asks the system for input only now and then: nothing but the end of a run waits for any."""
+
+    _rounds = 0
+
+    def get_events(self, timeout: float) -> Any:
+        self._rounds += 1
+        return () if self._rounds % _ROUNDS_WITHOUT_INPUT else super().get_events(0)
+
+
+class SchedulerChance(Random):
+    """Orders the tasks that are to run. Mostly that is one."""
+
+    def shuffle(self, x: Any) -> None:
+        if len(x) > 1:
+            super().shuffle(x)
 
 
 def run_repeatably(function: Callable[[VirtualClock], Awaitable[T]], seed: int) -> T:
     """Run a Trio program whose every step follows from the seed."""
     clock = VirtualClock()
-    chance: Random = trio_run._r
-    state_before, allowed_before = chance.getstate(), trio_run._ALLOW_DETERMINISTIC_SCHEDULING
-    trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
-    chance.seed(seed)
-    try:
+    with (
+        _set(trio_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
+        _set(trio_run, "_r", SchedulerChance(seed)),
+        _set(trio_run, "TheIOManager", RareInput),
+    ):
         return trio.run(function, clock, clock=clock.mock)
+
+
+@contextmanager
+def _set(owner: Any, name: str, value: object) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
     finally:
-        trio_run._ALLOW_DETERMINISTIC_SCHEDULING = allowed_before  # type: ignore[misc]
-        chance.setstate(state_before)
+        setattr(owner, name, before)
 
 
 class Freezer(trio.abc.Instrument):

@@ -5,6 +5,7 @@
   no new role  where nothing was disturbed for long enough, a server that serves goes on as what it is
   no old acks  a leader counts the acks of those alone that are connected
   no late end  where nothing was disturbed for long enough, sessions that nobody uses have ended
+  no dead ends a server closes its end of a connection that is over
 
 A fault that has been mended may be felt for a moment: what it touched counts as well only after that.
 """
@@ -21,7 +22,7 @@ from server.pipeline import Pipeline
 from tests.sim.checkers import Checker
 from tests.sim.machines import Machine
 from tests.sim.membership_on_disk import first_members
-from tests.sim.network import VirtualNetwork
+from tests.sim.network import VirtualNetwork, VirtualStream
 from tests.sim.scenario import Scenario
 
 # A leader may be waited for in vain for initLimit, which is 10 ticks here, and looked for before and after.
@@ -29,6 +30,8 @@ LEADERLESS_S_MAX, LEADERLESS_TICKS_MAX = 6.0, 14
 _EVERY_S = 0.5
 # For so long what was disturbed may still have consequences: somebody finds out, and asks for an election.
 _AFTERMATH_S, _AFTERMATH_TICKS = 2.0, 15
+# A server that waits for something else, for initLimit at most, may notice so late that a connection is over.
+_DEAD_END_S_MAX, _DEAD_END_TICKS_MAX = 4.0, 12
 
 
 class Watchman:
@@ -45,9 +48,8 @@ class Watchman:
         self._linked_from: dict[tuple[int, int], float] = {}
         self._served_at: dict[int, float] = dict.fromkeys(self._machines, 0.0)
         self._roles: dict[int, Pipeline | None] = dict.fromkeys(self._machines)
+        self._over_from: dict[VirtualStream, float] = {}
         self._may_change_roles = scenario.is_reconfigured or scenario.epochs_are_short
-        self._leader: object = None
-        self._led_since = 0.0
 
     async def watch(self) -> None:
         verifier = None if self._scenario.is_reconfigured else verifier_of(first_members(self._scenario))
@@ -57,6 +59,7 @@ class Watchman:
             if verifier is not None:
                 self._check_leader(verifier)
             self._check_sessions()
+            self._check_dead_ends()
 
     def _look(self) -> None:
         now = trio.current_time()
@@ -68,8 +71,6 @@ class Watchman:
             self._check_role(server_id, machine)
             if machine.leads and machine.member is not None:
                 self._check_acks(machine, machine.member)
-            if machine.leads and machine.server is not self._leader:
-                self._leader, self._led_since = machine.server, now
         for pair in combinations(sorted(self._machines), 2):
             names = [self._machines[each].name for each in pair]
             self._linked_from[pair] = max(self._linked_from.get(pair, 0.0), self._network.linked_from(*names))
@@ -99,6 +100,19 @@ class Watchman:
         if absent:
             self._checker.fail(f"{machine.name} counts the acks of {sorted(absent)}, which are not connected")
 
+    def _check_dead_ends(self) -> None:
+        now, longest_s = trio.current_time(), _DEAD_END_S_MAX + _DEAD_END_TICKS_MAX * self._tick_s
+        before, self._over_from = self._over_from, {}
+        for server_id, machine in self._machines.items():
+            for stream in machine.network.streams if machine.is_up else ():
+                if stream.is_reset or stream.incoming.end_arrived:
+                    self._over_from[stream] = max(before.get(stream, now), self._well_from[server_id])
+                    if now - self._over_from[stream] > longest_s:
+                        self._checker.fail(
+                            f"{machine.name} has not closed a connection with {stream.peer_name} that was "
+                            f"over {longest_s:.1f} s ago"
+                        )
+
     # -- a leader
 
     def _check_leader(self, verifier: QuorumVerifier) -> None:
@@ -123,16 +137,6 @@ class Watchman:
 
     def _check_sessions(self) -> None:
         checker, now = self._checker, trio.current_time()
-        if checker.is_disturbed or self._leader is None:
-            return
-        slack_s = 4 * self._tick_s + 1
-        quiet_since = max(checker.disturbed_at, self._led_since)
-        if self._served_at[self._leading_id()] < now - _EVERY_S:
-            return
-        checker.check_late_sessions(now, quiet_since, slack_s)
-
-    def _leading_id(self) -> int:
-        return next(
-            (each for each, machine in self._machines.items() if machine.server is self._leader),
-            min(self._machines),
-        )
+        is_led = any(machine.leads for machine in self._machines.values())
+        if is_led and not checker.is_disturbed:
+            checker.check_late_sessions(now, checker.disturbed_at, 4 * self._tick_s + 1)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.testing.stories import wait_until
-from tests.testing.test_plugin import run_pytest
 
 ASYNCIO = """
 import asyncio
@@ -73,19 +72,6 @@ def test_one_body_passes_under(program: str) -> None:
     assert finished.returncode == 0
 
 
-def test_workers_have_servers_of_their_own(tmp_path: Path) -> None:
-    test = """
-import pytest
-
-@pytest.mark.parametrize("number", range(8))
-def test_it(zookeeper_server, zookeeper, number):
-    zookeeper_server.load({f"{zookeeper.path}/{number}": b""})
-    assert list(zookeeper_server.tree(zookeeper.path)) == [zookeeper.path, f"{zookeeper.path}/{number}"]
-"""
-    finished = run_pytest(tmp_path, test, "-n", "2")
-    assert "8 passed" in finished.stdout, finished.stdout
-
-
 @pytest.mark.parametrize("is_paused", [False, True], ids=["running", "paused"])
 def test_a_server_does_not_outlive_whoever_started_it(is_paused: bool) -> None:
     """Not even if that is killed with -9, and the server is stopped at that moment."""
@@ -121,7 +107,7 @@ def is_alive(pid: int) -> bool:
 
 def test_a_project_with_packages_of_our_names_keeps_them(tmp_path: Path) -> None:
     """`PYTHONPATH=.` is common; the server's process is not led astray, nor is the test's."""
-    for name in ("server", "jute", "quorum", "persistence", "client", "testing"):
+    for name in ("server", "eventlog", "jute", "quorum", "persistence", "client", "testing"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("OWNER = 'the project'\n")
     program = (

@@ -16,6 +16,8 @@ from client.shell.shell import Shell
 from client.shell.walk import IN_FLIGHT_MAX, ask_each
 from client.status.table import size_text
 
+JSON_DEPTH_MAX = 500  # Python's own reader ends at a thousand
+
 
 @shell_command("tree")
 @click.argument("path", default="/")
@@ -26,6 +28,11 @@ async def tree_command(shell: Shell, path: str, depth_max: int | None) -> int:
     found = await walk_with_progress(shell, await shell.session(), path, depth_max)
     children = children_of(list(found.stats), path)
     if shell.wants_json:
+        if max((node.count("/") for node in found.stats), default=0) - path.count("/") > JSON_DEPTH_MAX:
+            raise CommandFailed(
+                f"the tree is deeper than {JSON_DEPTH_MAX} levels, which readers of JSON do not take: "
+                f"limit it with --depth {JSON_DEPTH_MAX}, or use find --json"
+            )
         shell.out_json(_nested(path, children))
     else:
         shell.out(path)

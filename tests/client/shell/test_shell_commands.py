@@ -245,6 +245,13 @@ def test_searches(cli: Cli) -> None:
     assert cli.ok("du", "-b", "/other").split() == ["2000", "1", "/other"]
 
 
+def test_a_tree_too_deep_for_json_is_refused_with_a_way_out(cli: Cli) -> None:
+    cli.ok("create", "-p", "/deep" + "/d" * 501)
+
+    assert "limit it with --depth 500" in cli.fails(1, "tree", "/deep", "--json")
+    assert cli.json("tree", "/deep", "-L", "500")["/deep"]
+
+
 def test_ephemerals_are_found_by_their_kind(cli: Cli) -> None:
     printed = cli.ok(
         stdin="create /p\ncreate -e /e\nfind --ephemeral\nfind / --persistent --empty\n"

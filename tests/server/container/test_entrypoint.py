@@ -13,7 +13,6 @@ from tempfile import TemporaryDirectory
 from typing import IO
 
 import pytest
-import structlog
 
 from server.config import Note
 from server.container import entrypoint
@@ -21,6 +20,7 @@ from server.container.commands import Command, understand
 from server.container.entrypoint import Machine, prepare, say
 from server.container.plan import Plan
 from server.container.variables import Refused
+from tests.captured_logs import logging_restored
 
 ROOT = Path(__file__).parents[3]
 SERVER = understand(["zkServer.sh", "start-foreground"])
@@ -327,8 +327,8 @@ def test_a_root_that_may_not_change_its_user_is_told_what_helps(monkeypatch: pyt
 
 @pytest.fixture
 def own_logging() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()
+    with logging_restored():
+        yield
 
 
 def plan_saying(*notes: Note, command: Command) -> Plan:

@@ -251,7 +251,6 @@ def test_a_status_imports_no_library(tmp_path: Path) -> None:
         "click",
         "attr",
         "trio",
-        "structlog",
         "jute",
         "persistence",
         "pathlib",

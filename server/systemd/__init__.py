@@ -1,0 +1,1 @@
+"""Triokeeper under systemd: the unit, and telling systemd when the server is ready."""

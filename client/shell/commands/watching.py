@@ -20,8 +20,8 @@ from client.shell.trio_shell import TrioShell
 from jute.opcodes import AddWatchMode, EventType, KeeperState, WatcherType
 
 QUEUED_MAX = 100_000
-# Reasons why a change is told without data: the node cannot be read, or nobody answers. In the second case the
-# session's next state tells the reader so.
+# Reasons why a change is told without data: the node cannot be read, or nobody answers. In that case the
+# session's next state is told too.
 _WITHOUT_DATA = (NoNode, NoAuth, ConnectionLost, SessionExpired, AuthFailed)
 _OVER = (KeeperState.EXPIRED, KeeperState.AUTH_FAILED, KeeperState.CLOSED)
 

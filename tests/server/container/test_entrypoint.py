@@ -466,7 +466,9 @@ def test_a_server_serves_and_ends(tmp_path: Path) -> None:
     port = free_port()
     environ = {"ZOO_SERVERS": f"server.1=localhost:2888:3888;{port}", "ZOO_4LW_COMMANDS_WHITELIST": "ruok"}
     command = container(tmp_path, "zkServer.sh", "start-foreground", environ=environ)
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
         lines = read_until(server.stdout, "serving on")
         with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
             client.sendall(b"ruok")
@@ -474,6 +476,8 @@ def test_a_server_serves_and_ends(tmp_path: Path) -> None:
         words = Path(f"/proc/{server.pid}/cmdline").read_bytes().split(b"\0")
         server.terminate()
         assert server.wait(timeout=20) == 0
+        assert server.stderr is not None
+        assert server.stderr.read() == f"Using config: {tmp_path}/conf/zoo.cfg\n"
 
     assert words[-3:-1] == [b"start", bytes(tmp_path / "conf" / "zoo.cfg")]
     messages = [line.partition("] - ")[2].partition("] - ")[2] for line in lines]

@@ -15,8 +15,8 @@ _POLL_SECONDS = 0.1
 
 _LINE = re.compile(r"^\S+ \S+ \[myid:\d*\] - (?P<level>\w+) +\[\S+\] - (?P<text>.*)$")
 _EXPECTED_WARNINGS = re.compile(
-    r"loop_held |frame_refused |Len error\. |authentication_failed |Too many connections from |client_does_not_read "
-    r"|fsync-ing the write ahead log |autopurge\.purgeInterval=0"
+    r"frame_refused |Len error\. |authentication_failed |Too many connections from |client_does_not_read "
+    r"|fsync-ing the write ahead log |loop_held |autopurge\.purgeInterval=0"
 )
 
 

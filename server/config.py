@@ -61,7 +61,7 @@ class ServerConfig:
     # The client port; the address is None for all interfaces, the port None for no plaintext listener
     client_port: int | None = native("clientPort", port_number, None)
     client_port_address: str | None = native("clientPortAddress", str, None)
-    client_port_listen_backlog: int = native("clientPortListenBacklog", strict_int, -1)  # -1: the usual 50
+    client_port_listen_backlog: int = native("clientPortListenBacklog", strict_int, -1)  # -1: the most
     client_tcp_keepalive: bool = prop("clientTcpKeepAlive", true_only, False)
     client_port_unification: bool = prop("client.portUnification", true_only, False)
 

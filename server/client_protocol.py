@@ -20,8 +20,8 @@ about 1 us from frame to reply, a setData 9 us (without the log).
 
 Bounds: a frame is at most jute.maxbuffer; a connection whose client does not read its replies is not read
 from (OUT_PAUSE_BYTES), nor is one where the reads behind a write will come to as much when that is done; it
-is cut off when events, which nobody can hold back, pile up beyond
-EVENTS_MAX_BYTES.
+is cut off when events, which nobody can hold back, pile up beyond EVENTS_MAX_BYTES, or when it has the most
+of what all clients together have not taken and that is beyond triokeeper.unsentMaxBytes.
 """
 
 from collections import deque
@@ -52,7 +52,14 @@ from jute.opcodes import OpCode
 from jute.record import DecodeError, decode, encode
 from server.acls import AuthIds, add_ids
 from server.client_sessions import REFUSED_PASSWORD, Session, password_of
-from server.read_requests import READS, MultiReadSpoilt, exists, get_children2, get_data
+from server.read_requests import (
+    READS,
+    MultiReadSpoilt,
+    exists,
+    get_children2,
+    get_data,
+    multi_read,
+)
 from server.txns import CLOSE_SESSION, CREATE_SESSION
 from server.watches import WatchedPaths
 
@@ -79,6 +86,8 @@ _GET_DATA: Final = int(OpCode.GET_DATA)
 _EXISTS: Final = int(OpCode.EXISTS)
 _GET_CHILDREN2: Final = int(OpCode.GET_CHILDREN2)
 _AUTHENTICATION: Final = frozenset({_AUTH, _SASL})  # says who the client is, not that its session lives
+_MULTI_READ: Final = int(OpCode.MULTI_READ)
+READ_OPS: Final = frozenset({*READS, _MULTI_READ})
 WRITES: Final = frozenset(
     int(op)
     for op in (
@@ -184,6 +193,7 @@ class ClientConnection:
         "latency_total_ms",
         "out",
         "out_bytes",
+        "pieces_in_out",
         "pipeline",
         "port",
         "received_count",
@@ -192,6 +202,7 @@ class ClientConnection:
         "session_id",
         "state",
         "timeout_ms",
+        "unsent_bytes",
         "watched",
     )
 
@@ -209,7 +220,9 @@ class ClientConnection:
         self.asks_read_only = False
         self.watched = WatchedPaths()
         self.out: list[bytes] = []
+        self.pieces_in_out = 0  # that go on with the frame before them
         self.out_bytes = 0  # of replies and events large enough to count, not yet taken by the socket
+        self.unsent_bytes = 0  # when the front last looked: what is counted for all clients together
         self.event_bytes = 0  # of events since the client had last taken everything
         self.is_flush_wanted = False
         self.closes_after_flush = False
@@ -293,7 +306,7 @@ class ClientConnection:
             count += 1
             if self._needs_auth and op not in _AUTHENTICATION:
                 self._refuse_unauthenticated(xid)
-            elif op in READS and not fifo:
+            elif op in READ_OPS and not fifo:
                 self._answer_read(op, xid, data, at + 12, end)
             elif op == _PING and not fifo:
                 self._send(_REPLY.pack(16, _PING_XID, pipeline.tree.last_zxid, 0))
@@ -330,6 +343,9 @@ class ClientConnection:
                 body = exists(self, data, at, end)
             elif op == _GET_CHILDREN2:
                 body = get_children2(self, data, at, end)
+            elif op == _MULTI_READ:
+                self._send_pieces(xid, 0, multi_read(self, data, at, end))
+                return
             else:
                 body = READS[op](self, data, at, end)
         except ZkError as failure:
@@ -339,8 +355,7 @@ class ClientConnection:
             self._send(_REPLY.pack(16, xid, pipeline.tree.last_zxid, MarshallingError.code))
             return
         except MultiReadSpoilt as spoilt:
-            body, zxid = spoilt.body, pipeline.tree.last_zxid
-            self._send(_REPLY.pack(16 + len(body), xid, zxid, MarshallingError.code) + body)
+            self._send_pieces(xid, MarshallingError.code, spoilt.pieces)
             return
         length = 16 + len(body)
         header = BytesWriter()
@@ -356,7 +371,7 @@ class ClientConnection:
         """Everything that is not a read of a connection without writes in flight."""
         if op in WRITES:
             self._submit(xid, op, body)
-        elif op == _PING or op in READS:
+        elif op == _PING or op in READ_OPS:
             self._wait_in_order(xid, op, body)
             self.expected_bytes += self.pipeline.likely_reply_bytes(self, op, body)
             if self.expected_bytes > OUT_PAUSE_BYTES:
@@ -638,6 +653,20 @@ class ClientConnection:
             self.is_flush_wanted = True
             self.handle.wants_flush()
 
+    def _send_pieces(self, xid: int, err: int, pieces: list[bytes]) -> None:
+        """Send a reply whose body may be too long to be copied."""
+        length = 16 + sum(map(len, pieces))
+        header = _REPLY.pack(length, xid, self.pipeline.tree.last_zxid, err)
+        if len(pieces) == 1:
+            self._send(header + pieces[0])
+        else:
+            self._send(header)
+            self.out += pieces
+            self.pieces_in_out += len(pieces)
+            self.pipeline.stats.responses.add(length + 4)
+        if length > _COUNTED_FRAME_BYTES:
+            self._count_out(length)
+
     def _count_out(self, length: int) -> None:
         self.out_bytes += length
         if self.out_bytes > OUT_PAUSE_BYTES:
@@ -652,12 +681,18 @@ class ClientConnection:
         if self.is_paused and unsent_bytes < self.out_bytes:
             self.touch()  # it reads, so it lives, though we do not listen to it
         self.out_bytes = unsent_bytes
+        if unsent_bytes != self.unsent_bytes:
+            self._count_unsent(unsent_bytes)
         if not unsent_bytes:
             self.event_bytes = 0
         elif self.event_bytes > EVENTS_MAX_BYTES:
             self.cut_off_if_overrun()
         if self.is_paused and self.state == OPEN and self._may_resume() and not self.closes_after_flush:
             self.pipeline.resumable.append(self)
+
+    def _count_unsent(self, now: int) -> None:
+        before, self.unsent_bytes = self.unsent_bytes, now
+        self.pipeline.state.count_unsent(self, before, now)
 
     def cut_off_if_overrun(self) -> None:
         """Close a client that lets events pile up. Not while they are made: whoever makes them may go on to
@@ -689,7 +724,7 @@ class ClientConnection:
 
     def close(self) -> None:
         """Close without another word."""
-        self.out.clear()
+        self._clear_out()
         self.closes_after_flush = True
         self.is_cut_off = True
         self._forget()
@@ -699,7 +734,13 @@ class ClientConnection:
     def lost(self) -> None:
         """The socket is gone."""
         self._forget()
+        self._clear_out()
+
+    def _clear_out(self) -> None:
         self.out.clear()
+        self.pieces_in_out = 0
+        if self.unsent_bytes:
+            self._count_unsent(0)
 
     def _forget(self) -> None:
         if self.state == CLOSED:

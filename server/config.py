@@ -116,6 +116,11 @@ class ServerConfig:
         "connection_throttle_local_session_weight", lenient_int, 1
     )
 
+    # Limits of our own
+    multi_read_operations_max: int = prop("triokeeper.multiReadMaxOperations", lenient_int, 5000, minimum=1)
+    multi_read_bytes_max: int = prop("triokeeper.multiReadMaxBytes", lenient_long, 64 << 20, minimum=1)
+    unsent_bytes_max: int = prop("triokeeper.unsentMaxBytes", lenient_long, 256 << 20, minimum=1 << 20)
+
     # The log and snapshots
     snap_count: int = prop("snapCount", lenient_int, 100_000, minimum=2)
     snap_size_limit_bytes: int = prop("snapSizeLimitInKb", kilobytes_in_bytes, 4 * 1024**3)

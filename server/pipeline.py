@@ -38,6 +38,7 @@ from server.txns import CLOSE_SESSION, Txn
 from server.watches import Watches
 
 OUTSTANDING_BYTES_MAX = 64 << 20
+_REFUSAL_EVERY_MS = 10_000
 
 _GET_DATA = int(OpCode.GET_DATA)
 _GET_EPHEMERALS = int(OpCode.GET_EPHEMERALS)
@@ -70,6 +71,9 @@ class Limits:
     session_ms_min: int = 4000
     session_ms_max: int = 40_000
     outstanding_max: int = 1000
+    multi_read_operations_max: int = 5000
+    multi_read_bytes_max: int = 64 << 20
+    unsent_bytes_max: int = 256 << 20
     large_request_threshold_bytes: int = -1
     large_request_bytes_max: int = 100 * 1024 * 1024
     throttled_op_wait_ms: int = 0
@@ -121,11 +125,52 @@ class ServerState:
         self.stats = ServerStats()
         self.digest_history = DigestHistory()
         self.answer_word: Callable[[ClientConnection, str], bytes] | None = None
+        self.unsent_bytes = 0  # of all replies and events that clients have not taken
+        self.unread: dict[ClientConnection, None] = {}  # whose clients these are
+        self._refusal_due_ms = 0
+        self._refusals_unreported = 0
         self.tree.triggers = self.watches
         self.watches.count_told = self._count_told
 
     def _count_told(self, event: int, watchers: int) -> None:
         self.stats.watchers_told[event].add(watchers)
+
+    def report_refusal(self, client: str, op: int, setting: str, most: int, now_ms: int) -> None:
+        """Say which limit a request was beyond; not each time, because anybody can bring it about."""
+        if now_ms < self._refusal_due_ms:
+            self._refusals_unreported += 1
+            return
+        log.warning(
+            "request_refused",
+            client=client,
+            opcode=int(op),
+            reason=f"it is beyond {setting}={most}",
+            unreported=self._refusals_unreported,
+        )
+        self._refusal_due_ms = now_ms + _REFUSAL_EVERY_MS
+        self._refusals_unreported = 0
+
+    def count_unsent(self, connection: ClientConnection, before: int, now: int) -> None:
+        """A client has taken some of its output, or been given some that it has not taken."""
+        self.unsent_bytes += now - before
+        if not now:
+            self.unread.pop(connection, None)
+            return
+        self.unread[connection] = None
+        while now > before and self.unsent_bytes > self.limits.unsent_bytes_max:
+            worst = max(self.unread, key=_unsent_bytes)
+            limit = f"triokeeper.unsentMaxBytes={self.limits.unsent_bytes_max}"
+            log.warning(
+                "client_does_not_read",
+                client=f"{worst.address}:{worst.port}",
+                bytes_waiting=worst.unsent_bytes,
+                reason=f"all clients together are beyond {limit}",
+            )
+            worst.close()
+
+
+def _unsent_bytes(connection: ClientConnection) -> int:
+    return connection.unsent_bytes
 
 
 class Pipeline:
@@ -287,6 +332,9 @@ class Pipeline:
             connection.refuse()
 
     # -- requests on their way
+
+    def report_refusal(self, connection: ClientConnection, op: int, setting: str, most: int) -> None:
+        self.state.report_refusal(f"{connection.address}:{connection.port}", op, setting, most, self.now_ms)
 
     @property
     def outstanding(self) -> int:

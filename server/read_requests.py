@@ -34,7 +34,7 @@ from server.acls import OPEN_ACL
 from server.data_tree import STAT_BYTES
 from server.paths import ROOT, canonical
 from server.wire_reader import WireReader
-from server.write_requests import MULTI_READS, parse_operations
+from server.write_requests import MULTI_READS, TooManyOperations, parse_operations
 
 if TYPE_CHECKING:
     from server.client_protocol import ClientConnection
@@ -47,8 +47,7 @@ _MULTI_ERROR: Final = Struct(">i?ii")
 _MULTI_END: Final = _MULTI_HEADER.pack(-1, True, -1)
 _READ: Final = int(Perms.READ)
 _LONG_ACL_BYTES: Final = 1024
-# One frame can ask for the same large node tens of thousands of times. No client takes replies of this size.
-_MULTI_READ_BYTES_MAX: Final = 64 << 20
+_PIECE_BYTES: Final = 64 << 10  # of a long reply: what is larger is sent as it is, what is smaller together
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # what String.trim takes off
 _NULL_PATH: Final = b"null"  # may be watched, though nothing ever happens there; this is how Java shows it
 
@@ -236,40 +235,90 @@ def _watchable(path: str | None) -> bytes:
     return _NULL_PATH if path is None else encode_ustring(path)
 
 
-def multi_read(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+def multi_read(conn: "ClientConnection", data: bytes, at: int, end: int) -> list[bytes]:
     """Several reads in one: each has its own result or error. Their watch flags are ignored.
+
+    Returns the body in pieces. A znode's data is one of them, the same object as in the tree: one frame can
+    ask for tens of megabytes, and they take no memory, nor time to be copied, until the client takes them.
 
     An operation that is no read, or names no path, spoils the whole, and the error comes with the results so
     far.
     """
-    results: list[bytes] = []
-    size = 0
-    for type_, args in parse_operations(WireReader(data[at:end])):
+    limits = conn.pipeline.limits
+    try:
+        operations = parse_operations(WireReader(data[at:end]), limits.multi_read_operations_max)
+    except TooManyOperations:
+        most = limits.multi_read_operations_max
+        raise _too_much(conn, "triokeeper.multiReadMaxOperations", most) from None
+    body = _Body()
+    for type_, args in operations:
         if type_ not in MULTI_READS or args[0] is None:
-            raise MultiReadSpoilt(b"".join(results) + _MULTI_END)
-        results.append(_read_result(conn, type_, args[0]))
-        size += len(results[-1])
-        if size > _MULTI_READ_BYTES_MAX:
-            raise MarshallingError("a multiRead asks for too much at once")
-    return b"".join(results) + _MULTI_END
+            body.add(_MULTI_END)
+            raise MultiReadSpoilt(body.pieces())
+        _add_result(body, conn, type_, args[0])
+        if body.size_bytes > limits.multi_read_bytes_max:
+            raise _too_much(conn, "triokeeper.multiReadMaxBytes", limits.multi_read_bytes_max)
+    body.add(_MULTI_END)
+    return body.pieces()
 
 
 class MultiReadSpoilt(Exception):
     """Answered by a marshalling error that, unlike any other error, has a body."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, pieces: list[bytes]) -> None:
         super().__init__("a multiRead only reads")
-        self.body = body
+        self.pieces = pieces
 
 
-def _read_result(conn: "ClientConnection", type_: int, asked: bytes) -> bytes:
+class _Body:
+    """The body of a reply that may be long, in pieces that are worth a place of their own."""
+
+    __slots__ = ("_pieces", "_small", "_small_bytes", "size_bytes")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._small: list[bytes] = []
+        self._small_bytes = 0
+        self.size_bytes = 0
+
+    def add(self, data: bytes) -> None:
+        size = len(data)
+        self.size_bytes += size
+        if size < _PIECE_BYTES:
+            self._small.append(data)
+            self._small_bytes += size
+            if self._small_bytes < _PIECE_BYTES:
+                return
+            self._join_small()
+        else:
+            self._join_small()
+            self._pieces.append(data)
+
+    def _join_small(self) -> None:
+        if self._small:
+            self._pieces.append(b"".join(self._small))
+            self._small.clear()
+            self._small_bytes = 0
+
+    def pieces(self) -> list[bytes]:
+        self._join_small()
+        return self._pieces
+
+
+def _add_result(body: _Body, conn: "ClientConnection", type_: int, asked: bytes) -> None:
     try:
-        path, body = _readable(conn, asked)
+        path, node = _readable(conn, asked)
     except ZkError as failure:
-        return _MULTI_ERROR.pack(-1, False, failure.code, failure.code)
-    if type_ == OpCode.GET_CHILDREN:
-        body = conn.pipeline.tree.encoded_children(path)
-    return _MULTI_HEADER.pack(type_, False, 0) + body
+        body.add(_MULTI_ERROR.pack(-1, False, failure.code, failure.code))
+        return
+    body.add(_MULTI_HEADER.pack(type_, False, 0))
+    body.add(conn.pipeline.tree.encoded_children(path) if type_ == OpCode.GET_CHILDREN else node)
+
+
+def _too_much(conn: "ClientConnection", setting: str, most: int) -> MarshallingError:
+    """The error for a multiRead beyond a limit; the log says which."""
+    conn.pipeline.report_refusal(conn, OpCode.MULTI_READ, setting, most)
+    return MarshallingError("a multiRead asks for too much at once")
 
 
 READS: Final[dict[int, ReadFunction]] = {
@@ -278,7 +327,6 @@ READS: Final[dict[int, ReadFunction]] = {
     int(OpCode.GET_CHILDREN2): get_children2,
     int(OpCode.GET_CHILDREN): get_children,
     int(OpCode.GET_ACL): get_acl,
-    int(OpCode.MULTI_READ): multi_read,
     int(OpCode.CHECK_WATCHES): check_watches,
     int(OpCode.REMOVE_WATCHES): remove_watches,
     int(OpCode.SET_WATCHES): set_watches,

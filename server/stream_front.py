@@ -79,8 +79,10 @@ class StreamPeer:
             await self._has_output.wait()
             self._has_output = trio.Event()
             connection.is_flush_wanted = False
-            pipeline.stats.packets_sent += len(connection.out)
-            connection.sent_count += len(connection.out)
+            sent_frames = len(connection.out) - connection.pieces_in_out
+            connection.pieces_in_out = 0
+            pipeline.stats.packets_sent += sent_frames
+            connection.sent_count += sent_frames
             data = b"".join(connection.out)
             connection.out.clear()
             for start in range(0, len(data), _SEND_BYTES):

@@ -39,6 +39,7 @@ from server.wire_reader import WireReader
 
 Operation = tuple[int, Any]
 
+_UNLIMITED: Final = 1 << 62
 _NULL_ACL: Final = b"\xff\xff\xff\xff"
 _FLAGS: Final = frozenset(mode.value for mode in CreateMode)
 _TTL_FLAGS: Final = frozenset(mode.value for mode in CreateMode if mode.is_ttl)
@@ -132,10 +133,19 @@ def _parse_multi(body: bytes) -> list[Operation]:
     return operations
 
 
-def parse_operations(reader: WireReader) -> list[Operation]:
-    """The operations of a multi or multiRead: all writes, or all reads, whose args are (path, watch)."""
+class TooManyOperations(Exception):
+    """There are more of them than anybody may ask for at once."""
+
+
+def parse_operations(reader: WireReader, count_max: int = _UNLIMITED) -> list[Operation]:
+    """The operations of a multi or multiRead: all writes, or all reads, whose args are (path, watch).
+
+    Raises TooManyOperations as soon as there are more than `count_max`.
+    """
     operations: list[Operation] = []
     while (type_ := _next_type(reader)) is not None:
+        if len(operations) >= count_max:
+            raise TooManyOperations
         operation = _parse_operation(type_, reader)
         if operations and (operation[0] in MULTI_READS) != (operations[0][0] in MULTI_READS):
             raise DecodeError("reads and writes cannot be mixed")

@@ -29,6 +29,7 @@ import trio
 
 from eventlog import log
 from persistence.open_files import files_for_clients
+from server import slices
 from server.client_protocol import CLOSED, FRESH, ClientConnection
 from server.clock import Clock
 from server.loop_meter import REQUEST
@@ -40,6 +41,7 @@ LINGER_BYTES: Final = 1024 * 1024
 _JOINED_BYTES_MAX: Final = 256 << 10  # what is more is sent piece by piece
 _PIECES_AT_ONCE: Final = 64
 _TURN_BYTES: Final = 1 << 20  # that one socket takes before others have their turn
+_FLUSHES_PER_BATCH: Final = 1024
 _ACCEPTS_PER_BATCH: Final = 256
 _EVENTS_PER_BATCH: Final = 1024
 _BATCHES_IN_A_ROW: Final = 4  # before other tasks get their turn
@@ -286,7 +288,8 @@ class PlainFront:
         self.poll.register(self._alarm, select.EPOLLIN)
         self.peers: dict[int, Peer] = {}
         self.lingering: dict[int, Peer] = {}
-        self.to_flush: list[Peer] = []
+        self.to_flush: deque[Peer] = deque()
+        self._ready: deque[tuple[Peer, int]] = deque()  # that had to wait for the next batch
         self._by_address: Counter[str] = Counter()
         self._is_accepting = True
         self._files_max = files_for_clients(has_peers=limits.has_peers)
@@ -302,7 +305,7 @@ class PlainFront:
             while True:
                 await trio.lowlevel.wait_readable(self.poll.fileno())
                 for _ in range(_BATCHES_IN_A_ROW):
-                    if not self._serve_batch():
+                    if not self._serve_batch() or self.pipeline.steps >= slices.STEPS_PER_SLICE:
                         break
         finally:
             self.close()
@@ -330,7 +333,15 @@ class PlainFront:
         return was_ready
 
     def _serve_ready(self) -> bool:
-        peers, ready = self.peers, self.poll.poll(0, _EVENTS_PER_BATCH)
+        """Serve sockets until a slice is over: those that are left come first in the next one."""
+        peers, pipeline = self.peers, self.pipeline
+        while self._ready and pipeline.steps < slices.STEPS_PER_SLICE:
+            waiting, event = self._ready.popleft()
+            if peers.get(waiting.fd) is waiting:
+                self._serve_peer(waiting, event)
+        if self._ready:
+            return True
+        ready = self.poll.poll(0, _EVENTS_PER_BATCH)
         for fd, event in ready:
             if fd == self._listener_fd:
                 self._accept()
@@ -342,24 +353,32 @@ class PlainFront:
             if peer is None:
                 self._discard(fd)
                 continue
-            if event & ~select.EPOLLOUT:
-                if peer.connection.is_paused and event & (select.EPOLLHUP | select.EPOLLERR):
-                    self.drop(peer)
-                    continue
-                peer.receive()
-            if event & select.EPOLLOUT and peer.fd >= 0 and peer.waiting:
-                peer.send_waiting()
+            if pipeline.steps < slices.STEPS_PER_SLICE:
+                self._serve_peer(peer, event)
+            else:
+                self._ready.append((peer, event))
         return bool(ready)
+
+    def _serve_peer(self, peer: Peer, event: int) -> None:
+        if event & ~select.EPOLLOUT:
+            if peer.connection.is_paused and event & (select.EPOLLHUP | select.EPOLLERR):
+                self.drop(peer)
+                return
+            peer.receive()
+        if event & select.EPOLLOUT and peer.fd >= 0 and peer.waiting:
+            peer.send_waiting()
 
     def flush(self) -> None:
         """Send what conversations have to say; called at the end of every batch, whoever started it."""
-        while self.to_flush:
-            ready, self.to_flush = self.to_flush, []
-            for peer in ready:
-                if peer.fd >= 0:
-                    peer.flush()
-        if self.pipeline.resumable and self.peers:  # in a batch of its own: others may have spoken meanwhile
-            os.eventfd_write(self._alarm, 1)
+        to_flush = self.to_flush
+        for _ in range(_FLUSHES_PER_BATCH):
+            if not to_flush:
+                break
+            peer = to_flush.popleft()
+            if peer.fd >= 0:
+                peer.flush()
+        if (to_flush or self._ready or self.pipeline.resumable) and self.peers:
+            os.eventfd_write(self._alarm, 1)  # in a batch of its own: others may have spoken meanwhile
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTS_PER_BATCH):

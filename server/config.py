@@ -117,7 +117,7 @@ class ServerConfig:
     )
 
     # Limits of our own
-    multi_read_operations_max: int = prop("triokeeper.multiReadMaxOperations", lenient_int, 5000, minimum=1)
+    multi_read_operations_max: int = prop("triokeeper.multiReadMaxOperations", lenient_int, 4000, minimum=1)
     multi_read_bytes_max: int = prop("triokeeper.multiReadMaxBytes", lenient_long, 64 << 20, minimum=1)
     unsent_bytes_max: int = prop("triokeeper.unsentMaxBytes", lenient_long, 256 << 20, minimum=1 << 20)
 

@@ -22,8 +22,6 @@ from jute.client_records import (
     GetEphemeralsRequest,
     GetEphemeralsResponse,
     RemoveWatchesRequest,
-    SetWatches,
-    SetWatches2,
     WhoAmIResponse,
 )
 from jute.errors import BadArguments, MarshallingError, NoNode, ZkError
@@ -187,47 +185,100 @@ def remove_watches(conn: "ClientConnection", data: bytes, at: int, end: int) -> 
     return b""
 
 
-def set_watches(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
-    asked, _ = decode(SetWatches, data, at, end)
-    _renew_once(conn, asked)
-    return b""
+class Rewatching:
+    """The watches that a client had before it came back (setWatches, setWatches2), set in slices.
 
-
-def set_watches2(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
-    asked, _ = decode(SetWatches2, data, at, end)
-    _renew_once(conn, asked)
-    watches = conn.pipeline.watches
-    for path in _listed(asked.persistent_watches):
-        watches.add_persistent(_watchable(path), conn)
-    for path in _listed(asked.persistent_recursive_watches):
-        watches.add_recursive(_watchable(path), conn)
-    return b""
-
-
-def _renew_once(conn: "ClientConnection", asked: SetWatches | SetWatches2) -> None:
-    """What changed since the client last looked is told at once, the rest is watched again.
-
-    A list or a path that is missing breaks the request there: what stands before it is done.
+    What changed since the client last looked is told at once, the rest is watched again. In the end it is the
+    same whether something changes before or after a path has had its turn. A list or a path that is missing
+    breaks the request there: what stands before it is done.
     """
-    tree, watches = conn.pipeline.tree, conn.pipeline.watches
-    for path in _listed(asked.data_watches):
-        watches.renew_data(tree, _named(path), asked.relative_zxid, conn)
-    for path in _listed(asked.exist_watches):
-        watches.renew_exists(tree, _named(path), conn)
-    for path in _listed(asked.child_watches):
-        watches.renew_children(tree, _named(path), asked.relative_zxid, conn)
+
+    __slots__ = ("_at", "_list", "_lists", "_lists_max", "_reader", "_since_zxid", "is_done", "xid")
+
+    def __init__(self, xid: int, body: bytes, has_persistent: bool) -> None:
+        self.xid = xid
+        self.is_done = False
+        self._reader = WireReader(body)
+        self._lists_max = 5 if has_persistent else 3
+        self._since_zxid = 0
+        self._lists: list[_WatchList] = []
+        self._list = 0
+        self._at = 0
+
+    def go_on(self, conn: "ClientConnection", steps_max: int) -> int:
+        """Do some of it; returns the steps it took."""
+        steps = 0
+        if self._reader.offset == 0:
+            self._since_zxid = self._reader.read_long()
+        while steps < steps_max and not self._is_read:
+            steps += self._read(steps_max - steps)
+        while steps < steps_max and self._is_read and not self.is_done:
+            steps += self._set(conn, steps_max - steps)
+        return steps
+
+    @property
+    def _is_read(self) -> bool:
+        return len(self._lists) == self._lists_max and self._lists[-1].is_whole
+
+    def _read(self, steps_max: int) -> int:
+        """All of the request is taken apart before anything is done: if it makes no sense nothing is."""
+        if not self._lists or self._lists[-1].is_whole:
+            self._lists.append(_WatchList(self._reader.read_int()))
+        return self._lists[-1].read(self._reader, steps_max)
+
+    def _set(self, conn: "ClientConnection", steps_max: int) -> int:
+        kind, paths = self._list, self._lists[self._list].paths
+        if paths is None:
+            raise MarshallingError("a list of watches is missing")
+        steps = 0
+        while steps < steps_max and self._at < len(paths):
+            self._set_one(conn, kind, paths[self._at])
+            self._at += 1
+            steps += 1
+        if self._at == len(paths):
+            self._list, self._at = self._list + 1, 0
+            self.is_done = self._list == self._lists_max
+        return steps
+
+    def _set_one(self, conn: "ClientConnection", kind: int, path: bytes | None) -> None:
+        watches, tree = conn.pipeline.watches, conn.pipeline.tree
+        if kind >= 3:
+            path = _NULL_PATH if path is None else canonical(path)
+            (watches.add_persistent if kind == 3 else watches.add_recursive)(path, conn)
+            return
+        if path is None:
+            raise MarshallingError("a path to be watched is missing")
+        path = canonical(path)
+        if kind == 0:
+            watches.renew_data(tree, path, self._since_zxid, conn)
+        elif kind == 1:
+            watches.renew_exists(tree, path, conn)
+        else:
+            watches.renew_children(tree, path, self._since_zxid, conn)
 
 
-def _listed(paths: tuple[str | None, ...] | None) -> tuple[str | None, ...]:
-    if paths is None:
-        raise MarshallingError("a list of watches is missing")
-    return paths
+class _WatchList:
+    """One of the lists of paths in a setWatches, while it is being taken apart. None: it is not there."""
+
+    __slots__ = ("_count", "is_whole", "paths")
+
+    def __init__(self, count: int) -> None:
+        self._count = max(count, 0)  # negative ones are empty; -1 alone stands for a list that is not there
+        self.paths: list[bytes | None] | None = None if count == -1 else []
+        self.is_whole = count <= 0
+
+    def read(self, reader: WireReader, steps_max: int) -> int:
+        paths = self.paths
+        if paths is None:
+            return 1
+        before = len(paths)
+        while len(paths) < self._count and len(paths) - before < steps_max:
+            paths.append(reader.read_string())
+        self.is_whole = len(paths) == self._count
+        return max(1, len(paths) - before)
 
 
-def _named(path: str | None) -> bytes:
-    if path is None:
-        raise MarshallingError("a path to be watched is missing")
-    return encode_ustring(path)
+REWATCHES: Final = frozenset({int(OpCode.SET_WATCHES), int(OpCode.SET_WATCHES2)})
 
 
 def _watchable(path: str | None) -> bytes:
@@ -329,8 +380,6 @@ READS: Final[dict[int, ReadFunction]] = {
     int(OpCode.GET_ACL): get_acl,
     int(OpCode.CHECK_WATCHES): check_watches,
     int(OpCode.REMOVE_WATCHES): remove_watches,
-    int(OpCode.SET_WATCHES): set_watches,
-    int(OpCode.SET_WATCHES2): set_watches2,
     int(OpCode.ADD_WATCH): add_watch,
     int(OpCode.GET_EPHEMERALS): get_ephemerals,
     int(OpCode.GET_ALL_CHILDREN_NUMBER): get_all_children_number,

@@ -183,6 +183,7 @@ async def _serve_clients(
             front = _front(server)
             server.fronts.append(front)
             serving.start_soon(front.run, listener)
+        serving.start_soon(server.work_off)
         serving.start_soon(server.tick)
         serving.start_soon(server.take_snapshots)
         serving.start_soon(server.reap_containers)

@@ -242,6 +242,7 @@ class Stage:
     def turn(self) -> None:
         """Serve whatever is ready, as the front's own loop does."""
         for _ in range(3):
+            self.server.begin_batch()
             self.front._serve_ready()
             self.server.settle()
             self.server.pipeline.resume_paused()

@@ -108,6 +108,7 @@ async def _serve(
         async with trio.open_nursery() as serving:
             listeners = await machine.network.listen(None, CLIENT_PORT)
             serving.start_soon(partial(trio.serve_listeners, partial(_serve_client, front), list(listeners)))
+            serving.start_soon(replica.work_off)
             serving.start_soon(replica.tick)
             serving.start_soon(replica.take_snapshots)
             serving.start_soon(replica.purge_old_files)

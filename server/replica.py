@@ -99,7 +99,7 @@ class Replica:
             committed_log=kept,
             local_sessions=config.local_sessions_enabled,
             upgrades_sessions=config.local_sessions_upgrading_enabled,
-            meter=LoopMeter(world.stopwatch),
+            meter=LoopMeter(world.stopwatch, world.cpu_clock),
         )
         self.txn_log = _txn_log(config, world, dirs)
         self.writer = LogWriter(self.txn_log, world.log_offload, world.log_begin)

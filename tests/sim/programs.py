@@ -80,6 +80,7 @@ def world_of(machine: Machine) -> World:
         random=machine.random,
         clock=machine.clock,
         stopwatch=lambda: machine.disk.busy_s,
+        cpu_clock=None,
     )
 
 

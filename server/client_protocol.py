@@ -445,7 +445,8 @@ class ClientConnection:
             self._serve_waiting()
         late, self._late = self._late, []
         for write in late:
-            self.write_committed(*write)
+            if self.state == OPEN:
+                self.write_committed(*write)
         if self.rewatching is None and self.is_paused and self._may_resume():
             self.pipeline.resumable.append(self)
 

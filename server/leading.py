@@ -21,8 +21,8 @@ from server.acls import AuthIds
 from server.client_protocol import WRITES, ClientConnection
 from server.client_sessions import Session, Sessions
 from server.local_sessions import asks_for_ephemeral
-from server.ordering import LONG_MULTI_BYTES, OrderingPipeline, TxnSink
-from server.pipeline import NO_ZXID, Preparation, ServerState
+from server.ordering import OrderingPipeline, TxnSink
+from server.pipeline import LONG_MULTI_BYTES, NO_ZXID, Preparation, ServerState
 from server.prepare_txn import Preparer
 from server.slices import OPERATION_STEPS
 from server.standing import LEADER

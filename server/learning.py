@@ -10,19 +10,29 @@ after it would ever be committed.
 
 from collections import deque
 from struct import Struct
+from typing import Any
 
 from eventlog import log
 from jute.errors import EphemeralOnLocalSession, MarshallingError, SessionExpired, Unimplemented
 from jute.opcodes import OpCode
 from jute.record import DecodeError
 from quorum.replica import Upstream
+from server import slices
 from server.client_protocol import CLOSED, ClientConnection
 from server.client_sessions import Session, Sessions
 from server.local_sessions import makes_ephemeral
-from server.pipeline import NO_ZXID, OUTSTANDING_BYTES_MAX, Pipeline, ServerState
+from server.pipeline import (
+    LONG_MULTI_BYTES,
+    NO_ZXID,
+    OUTSTANDING_BYTES_MAX,
+    Pipeline,
+    Preparation,
+    ServerState,
+)
+from server.prepare_txn import LongPreparation
 from server.stored_tree import StoredTree
 from server.txns import CLOSE_SESSION, CREATE_SESSION, MULTI, Txn, decode_txn
-from server.write_requests import parse_write
+from server.write_requests import MultiParser, Operation, parse_write
 
 _INT = Struct(">i")
 _SYNC = int(OpCode.SYNC)
@@ -31,6 +41,25 @@ _SYNC = int(OpCode.SYNC)
 _Forwarded = tuple[ClientConnection | None, int, int, int, int]
 # A sync likewise: whom to answer, xid, the reply's body, when it began.
 _Sync = tuple[ClientConnection, int, bytes, int]
+
+
+class LongDecoding(LongPreparation):
+    """A client's multi that is taken apart in slices, to see whether it can be; `txn` stays None."""
+
+    def __init__(self, session: int, cxid: int, body: bytes) -> None:
+        super().__init__(session, cxid)
+        self.body = body
+        self.operations: list[Operation] | None = None
+        self._parser = MultiParser(body)
+
+    def go_on(self, steps_max: int) -> int:
+        try:
+            steps = self._parser.go_on(steps_max)
+        except MarshallingError as failure:
+            raise DecodeError(str(failure)) from None
+        if self._parser.is_done:
+            self.operations = self._parser.operations
+        return steps
 
 
 class LearningPipeline(Pipeline):
@@ -54,13 +83,48 @@ class LearningPipeline(Pipeline):
     # -- requests
 
     def submit(self, connection: ClientConnection, xid: int, op: int, body: bytes) -> None:
+        if op == MULTI and len(body) > LONG_MULTI_BYTES:
+            self._submit_long(connection, xid, body)
+            return
         try:
             args = parse_write(op, body)
         except MarshallingError as failure:
             raise DecodeError(str(failure)) from None
+        self._forward_parsed(connection, xid, op, body, args)
+
+    def _forward_parsed(
+        self, connection: ClientConnection, xid: int, op: int, body: bytes, args: Any
+    ) -> None:
         if connection.session_id in self.local.by_id and makes_ephemeral(op, args):
             self._upgrade_for(connection, op)
         self._forward(connection, xid, op, body)
+
+    def _submit_long(self, connection: ClientConnection, xid: int, body: bytes) -> None:
+        """A multi of many operations takes long to be decoded; other writes wait behind it."""
+        long = LongDecoding(connection.session_id, xid, body)
+        self.steps += long.go_on(max(1, slices.STEPS_PER_SLICE - self.steps))
+        if long.operations is None:
+            self.preparing = Preparation(long, connection, xid, MULTI, len(body))
+            self.state.on_work_left()
+        else:
+            self._forward_parsed(connection, xid, MULTI, body, long.operations)
+
+    def _go_on_preparing(self) -> None:
+        preparing = self.preparing
+        assert preparing is not None
+        connection, long = preparing.connection, preparing.long
+        assert connection is not None
+        assert isinstance(long, LongDecoding)
+        try:
+            self.steps += long.go_on(slices.STEPS_PER_SLICE - self.steps)
+            if long.operations is None:
+                return
+            self.preparing = None
+            if connection.state != CLOSED:
+                self._forward_parsed(connection, preparing.xid, MULTI, long.body, long.operations)
+        except DecodeError:
+            self.preparing = None
+            connection.unsubmitted(preparing.xid, MarshallingError.code)
 
     def _forward(self, connection: ClientConnection, xid: int, op: int, body: bytes) -> None:
         self._wait(connection.session_id, connection, xid, op, len(body))

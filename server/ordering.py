@@ -15,7 +15,14 @@ from jute.record import DecodeError
 from server import slices
 from server.client_protocol import CLOSED, ClientConnection
 from server.client_sessions import Session, Sessions
-from server.pipeline import NO_ZXID, OUTSTANDING_BYTES_MAX, Pipeline, Preparation, ServerState
+from server.pipeline import (
+    LONG_MULTI_BYTES,
+    NO_ZXID,
+    OUTSTANDING_BYTES_MAX,
+    Pipeline,
+    Preparation,
+    ServerState,
+)
 from server.prepare_txn import LongPreparation, Preparer
 from server.slices import OPERATION_STEPS
 from server.standing import STANDALONE
@@ -23,7 +30,6 @@ from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, MULTI, T
 
 _INT = Struct(">i")
 _SYNC = int(OpCode.SYNC)
-LONG_MULTI_BYTES = 8 << 10
 _EXPIRY_STEPS = 2 * OPERATION_STEPS
 _MASK64 = 0xFFFFFFFFFFFFFFFF
 

@@ -52,6 +52,7 @@ from server.watches import Watches
 
 OUTSTANDING_BYTES_MAX = 64 << 20
 NO_ZXID = (1 << 63) - 1
+LONG_MULTI_BYTES = 8 << 10  # where it may take long to prepare
 _REFUSAL_EVERY_MS = 10_000
 
 _GET_DATA = int(OpCode.GET_DATA)

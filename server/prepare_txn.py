@@ -559,11 +559,10 @@ class _Done:
 class LongPreparation:
     """A transaction that is prepared in slices: `txn` is there once `go_on` has done the rest.
 
-    Until then nothing else may be asked of the preparer.
+    Until then nothing else may be asked of whoever prepares.
     """
 
-    def __init__(self, preparer: Preparer, session: int, cxid: int) -> None:
-        self._preparer = preparer
+    def __init__(self, session: int, cxid: int) -> None:
         self.session = session
         self._cxid = cxid
         self.txn: Txn | None = None
@@ -578,7 +577,8 @@ class LongClose(LongPreparation):
     """The end of a session with many ephemerals."""
 
     def __init__(self, preparer: Preparer, session: int, cxid: int, time_ms: int) -> None:
-        super().__init__(preparer, session, cxid)
+        super().__init__(session, cxid)
+        self._preparer = preparer
         preparer._begin(session, (), time_ms)
         self._owned = preparer._ephemerals_of(session)
         self._at = 0
@@ -605,7 +605,8 @@ class LongMulti(LongPreparation):
     def __init__(
         self, preparer: Preparer, session: int, cxid: int, body: bytes, ids: AuthIds, time_ms: int
     ) -> None:
-        super().__init__(preparer, session, cxid)
+        super().__init__(session, cxid)
+        self._preparer = preparer
         self._parser: MultiParser | None = MultiParser(body)
         self._for_whom = (session, ids, time_ms)
         self._operations: list[Operation] = []

@@ -34,6 +34,7 @@ _CHOICES: dict[str, tuple[int, ...]] = {
     "server.slices.STEPS_PER_SLICE": (1, 1, 20),
     "server.ordering.LONG_MULTI_BYTES": (0, 0, 100),
     "server.leading.LONG_MULTI_BYTES": (0, 0, 100),
+    "server.learning.LONG_MULTI_BYTES": (0, 0, 100),
     "server.txns._LONG_BYTES": (0, 0, 100),
     "server.watches.TOLD_AT_ONCE_MAX": (0, 1),
     "tests.sim.network.WINDOW_BYTES": (200, 5000),

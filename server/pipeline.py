@@ -62,7 +62,6 @@ _LONG_READS = frozenset({_GET_DATA, int(OpCode.GET_CHILDREN), int(OpCode.GET_CHI
 _SHORT_REPLY_BYTES = 100
 _CHILD_NAME_BYTES = 20
 _UNKNOWN_REPLY_BYTES = 1 << 20
-_MAY_TAKE_LONG = frozenset({MULTI, CLOSE_SESSION})
 _APPLIED_AT_ONCE_STEPS = 400
 
 
@@ -447,9 +446,8 @@ class Pipeline:
     def _apply_due(self) -> None:
         in_flight, now_ms, writes = self.in_flight, self.now_ms, self.stats.writes
         same_ms, same_count = UNTIMED, 0  # writes that began together are counted together
-        while self.due and self.applying is None and self.preparing is None:
-            if self.steps >= slices.STEPS_PER_SLICE:
-                break
+        is_whole, steps_max = self.applying is None, slices.STEPS_PER_SLICE
+        while is_whole and self.due and self.steps < steps_max and self.preparing is None:
             self.due -= 1
             done = in_flight.popleft()
             if done[4] != same_ms:
@@ -457,7 +455,7 @@ class Pipeline:
                     writes.add(now_ms - same_ms, same_count)
                 same_ms, same_count = done[4], 0
             same_count += 1
-            self._apply(done)
+            is_whole = self._apply(done)
         if same_ms != UNTIMED:
             writes.add(now_ms - same_ms, same_count)
         if self.due:
@@ -485,29 +483,33 @@ class Pipeline:
                 return
             resumable.popleft().resume()
 
-    def _apply(self, done: InFlight) -> None:
-        txn = done[0]
+    def _apply(self, done: InFlight) -> bool:
+        """Apply a transaction and answer it; False if it goes on in other slices."""
+        txn, type_ = done[0], done[0].type
         if self._committed_log is not None:
             if self._kept:
                 self._kept -= 1
             else:
                 self._committed_log.append(txn.zxid, txn.payload)
         self.steps += OPERATION_STEPS
-        if txn.type in _MAY_TAKE_LONG and takes_long(self.tree, txn, slices.operations_per_slice()):
-            self.applying = Application(done, LongApplication(self.tree, txn), 0, b"")
-            self._go_on_applying()
-            return
+        if type_ in (MULTI, CLOSE_SESSION):
+            if takes_long(self.tree, txn, slices.operations_per_slice()):
+                self.applying = Application(done, LongApplication(self.tree, txn), 0, b"")
+                return self._go_on_applying()
+            if type_ == MULTI:
+                self.steps += OPERATION_STEPS * len(txn.args)
         err, body = apply_txn(self.tree, txn)
-        if txn.type == MULTI:
-            self.steps += OPERATION_STEPS * len(txn.args)
-        self._in_tree(txn)
+        self._applied(txn)
+        if txn.digest is not None and not txn.zxid % DIGEST_INTERVAL:
+            self.digest_history.note(txn.zxid, self.tree.digest)
         if self.watches.untold:
             self.applying = Application(done, None, err, body)
-            self._go_on_applying()
-        else:
-            self._answer(done, err, body)
+            return self._go_on_applying()
+        self._answer(done, err, body)
+        return True
 
-    def _go_on_applying(self) -> None:
+    def _go_on_applying(self) -> bool:
+        """Do some of what is to be applied; True if that was the rest."""
         applying = self.applying
         assert applying is not None
         done, long = applying.done, applying.long
@@ -519,21 +521,19 @@ class Pipeline:
             self.steps += steps
             if is_whole:
                 applying.err, applying.body, applying.long = long.err, long.body, None
-                self._in_tree(done[0])
+                self._applied(done[0])
+                if done[0].digest is not None and not done[0].zxid % DIGEST_INTERVAL:
+                    self.digest_history.note(done[0].zxid, self.tree.digest)
                 long = None
             if self.watches.untold:
                 self.steps += self.watches.go_on_telling(slices.STEPS_PER_SLICE - self.steps)
         if long is None and not self.watches.untold:
             self.applying = None
             self._answer(done, applying.err, applying.body)
-        else:
-            self.meter.noted(COMMIT, done[0].session, done[0].type)
-            self.state.on_work_left()
-
-    def _in_tree(self, txn: Txn) -> None:
-        self._applied(txn)
-        if txn.digest is not None and not txn.zxid % DIGEST_INTERVAL:
-            self.digest_history.note(txn.zxid, self.tree.digest)
+            return True
+        self.meter.noted(COMMIT, done[0].session, done[0].type)
+        self.state.on_work_left()
+        return False
 
     def _answer(self, done: InFlight, err: int, body: bytes) -> None:
         txn, connection, xid, op, started_ms, frame_bytes = done

@@ -52,12 +52,12 @@ class RealNetwork:
     """TCP. Trio's streams send without delay (TCP_NODELAY), as all of these protocols want."""
 
     keeps_alive: bool = False  # tcpKeepAlive, which Apache heeds on the election port alone
-    shares_ports: bool = False  # with a socket of this user's that reserves them (SO_REUSEPORT)
+    shares_ports: bool = False  # as `_listen_sharing` does
 
     async def listen(self, host: str | None, port: int) -> Sequence[trio.abc.Listener[trio.abc.Stream]]:
         try:
             if self.shares_ports:
-                return [await _listen_sharing(host, port)]
+                return [await _listen_sharing(port)]
             listeners = await trio.open_tcp_listeners(port, host=host)
         except UnicodeError as failure:
             raise _no_host_name(host, failure) from None
@@ -91,11 +91,12 @@ class RealNetwork:
         sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, self.keeps_alive)
 
 
-async def _listen_sharing(host: str | None, port: int) -> trio.SocketListener:
+async def _listen_sharing(port: int) -> trio.SocketListener:
+    """Listen for a test, on this machine alone, at a port that a socket of the test's process reserves."""
     sock = trio.socket.socket()
     try:
         sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_REUSEPORT, True)
-        await sock.bind((host or "", port))
+        await sock.bind(("127.0.0.1", port))
         sock.listen()
     except BaseException:
         sock.close()

@@ -17,6 +17,8 @@ from testing.relay import reserve_port
 from testing.server import Server
 from tests.testing.stories import kazoo
 
+# Python 3.12 and later warn of forks in a process with threads.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 FORKING = multiprocessing.get_context("fork")
 END_SECONDS_MAX = 5
 

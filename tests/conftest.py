@@ -13,8 +13,8 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("explore", derandomize=False, deadline=None, print_blob=True)
 settings.load_profile("repeatable")
 
-# In the background and under nohup these signals are ignored, and so they would be by every process that a test
-# starts. A handler that does nothing keeps that for pytest alone.
+# In the background and under nohup these signals are ignored, and every process that a test starts would
+# inherit that. A handler that does nothing is not inherited.
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda _number, _frame: None)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from client.session import Session as ClientSession
 
 SYSTEM = b"/zookeeper"
-SETTLING_TURNS = 3
 CLOSING_SECONDS_MAX = 5.0
 POLL_SECONDS = 0.001
 
@@ -102,12 +101,8 @@ class Control:
         await self._until_closed(pipeline)
 
     async def _settle(self) -> None:
-        """Hear all that clients have said so far, for the server is about to be stopped.
-
-        What is still unread by then would be heard when it goes on, as if its client had just said it. The
-        fronts read everything that is there in each turn of the event loop.
-        """
-        for _ in range(SETTLING_TURNS):
+        """Read what clients have sent so far; read after a pause, it would count as heard then."""
+        for _ in range(2):  # the first lets the front's task wake up, the second waits until it has run
             await trio.lowlevel.checkpoint()
 
     async def _judge(self) -> None:

@@ -13,9 +13,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from jute.framing import frame
 from jute.quorum_records import Initiation, decode_initiation, encode_initiation
+from persistence.open_files import strangers_max
 from quorum.election_links import (
     HALF_OPEN_MAX,
     KNOCK_PATIENCE_S,
+    STRANGERS_MAX,
     UNCONFIRMED_S,
     ElectionLinks,
     LinkSettings,
@@ -331,6 +333,17 @@ async def test_a_server_that_is_not_listed_is_heard_and_answered(two: Two, autoj
     two.links.send(9, b"vote")
     await wait_all_tasks_blocked()
     assert two.links._peers.keys() <= {1, 3}
+
+
+async def test_only_so_many_servers_that_nobody_lists(two: Two, autojump_clock: MockClock) -> None:
+    """A listed server is let in however many there are."""
+    limit = round(strangers_max(STRANGERS_MAX))
+    strangers = [await two.call(10 + number) for number in range(limit)]
+    one_too_many = await two.call(10 + limit)
+    assert await read(one_too_many) == b""
+    assert await read(strangers[0]) == b"nothing"
+    await two.call(3, also=frame(b"vote"))
+    assert two.told.received_ == [(3, b"vote")]
 
 
 REFUSED = {

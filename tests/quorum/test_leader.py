@@ -1200,6 +1200,21 @@ async def test_an_observer_with_the_id_of_a_voter_counts_for_no_quorum(
     assert leader.established == []
 
 
+async def test_acks_of_an_observer_with_the_id_of_a_voter_are_not_counted(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """It has nothing on disk: with the leader's disk alone a proposal is not committed."""
+    leader = LeaderUnderTest(nursery)
+    await leader.leads()
+    follower = await leader.followed_by(1)
+    liar = await leader.followed_by(3, is_observer=True, accepted=1)
+    await leader.propose(b"body")
+    await liar.say(packet(ACK, E1 + 1))
+    assert leader.replica.history == []
+    await follower.say(packet(ACK, E1 + 1))
+    assert leader.replica.history == [E1 + 1]
+
+
 async def test_an_observer_does_not_keep_a_leader_in_office(
     nursery: trio.Nursery, mock_clock: MockClock
 ) -> None:

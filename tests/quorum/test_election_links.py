@@ -134,13 +134,16 @@ async def test_a_link_is_given_up_soon_once_nothing_is_confirmed(
 ) -> None:
     """Else a server that was cut off for a minute is heard again half a minute after it is not."""
     limits: list[float] = []
+    repeated_soon: list[trio.abc.Stream] = []
     monkeypatch.setattr("quorum.election_links.give_up_after", lambda _, seconds: limits.append(seconds))
+    monkeypatch.setattr("quorum.election_links.repeat_soon", repeated_soon.append)
     await two.call(3)
     listener = await two.listen_as(ADDRESS_1)
     two.links.send(1, b"vote")
     await listener.accept()
     await wait_all_tasks_blocked()
     assert limits == [UNCONFIRMED_S, UNCONFIRMED_S]
+    assert len(repeated_soon) == 2
 
 
 async def test_it_is_told_whether_a_server_speaks_from_its_own_address(

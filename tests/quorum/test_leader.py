@@ -955,7 +955,7 @@ async def test_only_so_many_may_connect_without_a_word(
 # --- The end of the term.
 
 
-@pytest.mark.parametrize(("tries_before", "after_s"), [(0, 2.6), (2, 8.6), (9, INIT_LIMIT_S)])
+@pytest.mark.parametrize(("tries_before", "after_s"), [(0, 2.1), (2, 6.6), (9, INIT_LIMIT_S)])
 async def test_nobody_follows(
     nursery: trio.Nursery, mock_clock: MockClock, tries_before: int, after_s: float
 ) -> None:

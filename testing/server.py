@@ -182,7 +182,9 @@ class Server:
         with self._lock:
             child = self._running()
             self._relay.silence(True)
-            child.pause()
+            if not child.is_paused:
+                child.ask("settle")
+                child.pause()
 
     def resume(self) -> None:
         """Let it go on. Sessions whose timeout passed meanwhile have expired."""
@@ -196,10 +198,12 @@ class Server:
     def close(self) -> None:
         """Stop the server, give its port back and, unless `keep` is set, delete its files."""
         with self._lock:
-            self.stop()
-            self._relay.close()
-            if not self.keep:
-                shutil.rmtree(self._home, ignore_errors=True)
+            try:
+                self.stop()
+            finally:
+                self._relay.close()
+                if not self.keep:
+                    shutil.rmtree(self._home, ignore_errors=True)
 
     def __enter__(self) -> Self:
         try:

@@ -1,8 +1,8 @@
 """Which kind of server ensembles of one kind are made of: ours, unless --server says otherwise."""
 
 import pytest
-from zk_reference import ReferenceUnavailable, find_reference
-from zk_servers import Kind
+
+from support.servers import Kind
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -19,12 +19,3 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     """The kind of all members."""
     chosen: Kind = request.config.getoption("--server")
     return chosen
-
-
-@pytest.fixture
-def reference() -> None:
-    """A test that needs the Java server is left out where there is none."""
-    try:
-        find_reference()
-    except ReferenceUnavailable as reason:
-        pytest.skip(str(reason))

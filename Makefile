@@ -84,9 +84,13 @@ sim: setup ## whole ensembles under faults on virtual clocks, networks and disks
 sim-plants: setup ## every bug of tests/sim/plants.py planted in turn: which seed finds it, and after how long (PLANTS="a b" for some)
 	$(BIN)/python -m tests.sim.run_plants $(PLANTS) --minutes $(MINUTES) --jobs $(JOBS) $(ARGS)
 
+SERVER ?= both
+COMPAT_FOLDERS := $(addprefix compat-tests/,clients recipes protocol disk ensembles tools faults)
+
 .PHONY: compat
-compat: setup ## stock clients and tools against this server and against Apache's
-	$(BIN)/python -m pytest compat-tests
+compat: setup ## all compatibility tests; SERVER=triokeeper, reference, docker:IMAGE or HOST:PORT[,...] (default: both kinds)
+	$(BIN)/python -m pytest $(or $(TESTS),$(COMPAT_FOLDERS)) -m '' --server='$(SERVER)' --report=build/compat \
+	    --junitxml=build/compat/junit.xml $(if $(filter both,$(SERVER)$(TESTS)$(ARGS)),--write-docs) $(ARGS)
 
 .PHONY: compat-differential
 compat-differential: setup ## the same random requests to this server and to Apache's: 20 seeds of 1000

@@ -1,7 +1,11 @@
 """The probes of word_probes.py, a few of them; `make probes` sends 100,000."""
 
+import pytest
+
 from protocol.word_probes import ANSWER, WAYS, probe_often
 from support.servers import start_server
+
+pytestmark = pytest.mark.triokeeper_alone
 
 COUNT = 900
 

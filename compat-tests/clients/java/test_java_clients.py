@@ -1,4 +1,4 @@
-"""Stock Java clients see no difference: the same program on both servers, and equal output.
+"""Stock Java clients see no difference: the same program on a server and on Apache's, and equal output.
 
 Curator's recipes and zkCli run as they are released; `*.java` is what they are made to do. What must differ
 (times, ports) and what nobody promises (the order of ids and of ephemeral nodes) is taken out first.
@@ -13,17 +13,17 @@ import pytest
 
 from clients.java.programs import RUN_SECONDS_MAX, SOURCES, java_command, run_java
 from support.reference import ReferenceUnavailable, find_reference
-from support.servers import SMALL_FLAGS, Kind, Server, prepare_server
+from support.targets import OwnServers, Service
 
 pytestmark = pytest.mark.timeout(900)  # the first run fetches the libraries
 
-CONTAINERS_OFTEN = "-Dznode.container.checkIntervalMs=200"
 RECIPES = re.findall(r'tales\.put\("(.+?)"', (SOURCES / "CuratorRecipes.java").read_text())
 ZKCLI_LINES = [
     line
     for line in (SOURCES / "zkcli_session.txt").read_text().splitlines()
     if line and not line.startswith("#")
 ]
+APACHE = OwnServers("reference")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,54 +35,66 @@ def _java() -> None:
         pytest.skip(str(unavailable))
 
 
-def start(kind: Kind) -> Server:
-    """A server with nodes that have a time to live; it looks for what is to go every 200 ms."""
-    settings = {"extendedTypesEnabled": "true"}
-    server = prepare_server(kind, settings, jvm_flags=(*SMALL_FLAGS, CONTAINERS_OFTEN))
-    server.start()
-    return server
-
-
-@functools.cache
-def told_by_curator(kind: Kind) -> Mapping[str, str]:
+def told_by_curator(hosts: str) -> Mapping[str, str]:
     """What each recipe said, by its heading: all of them run in one JVM, which is slow to start."""
-    with start(kind) as server:
-        output = run_java("CuratorRecipes", server.host_port)
+    output = run_java("CuratorRecipes", hosts)
     parts = re.split(r"^== (.+)\n", output, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
+@functools.cache
+def curator_with_apache() -> Mapping[str, str]:
+    with APACHE.one() as service:
+        return told_by_curator(service.hosts)
+
+
+@pytest.fixture(scope="module")
+def curator(service: Service) -> Mapping[str, str]:
+    return told_by_curator(service.hosts)
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_curator_recipe(recipe: str) -> None:
-    told = told_by_curator("triokeeper")[recipe]
-    assert told == told_by_curator("reference")[recipe]
+def test_curator_recipe(recipe: str, curator: Mapping[str, str]) -> None:
+    told = curator[recipe]
     assert not re.search("BROKE OFF|NEVER|NO EVENT", told), told
+    assert told == curator_with_apache()[recipe]
 
 
-def told_across_a_restart(kind: Kind) -> str:
-    with start(kind) as server:
-        command = java_command("SurvivesRestart", server.host_port)
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
-            assert client.stdin
-            assert client.stdout
-            assert client.stdout.readline() == "READY\n"
-            server.restart()
-            told, _ = client.communicate("the server is back\n", timeout=RUN_SECONDS_MAX)
+def told_across_a_restart(service: Service) -> str:
+    command = java_command("SurvivesRestart", service.hosts)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdin
+        assert client.stdout
+        assert client.stdout.readline() == "READY\n"
+        service.stop(1)
+        service.start(1)
+        told, _ = client.communicate("the server is back\n", timeout=RUN_SECONDS_MAX)
     return told
 
 
-def test_session_ephemeral_node_and_watches_outlive_a_restart() -> None:
+@functools.cache
+def restart_with_apache() -> str:
+    with APACHE.restartable() as service:
+        return told_across_a_restart(service)
+
+
+def test_session_ephemeral_node_and_watches_outlive_a_restart(restartable: Service) -> None:
     """Watches of all five kinds are set anew by the client, and each fires as often as it should."""
-    told = told_across_a_restart("triokeeper")
-    assert told == told_across_a_restart("reference")
+    told = told_across_a_restart(restartable)
     assert "the session is the same true" in told
     assert told.endswith("further events: []\n== end\n")
+    assert told == restart_with_apache()
 
 
-def told_by_zkcli(kind: Kind) -> list[str]:
-    with start(kind) as server:
-        flags = ("-waitforconnection", "-server", server.host_port)
-        return comparable(run_java("org.apache.zookeeper.ZooKeeperMain", *flags, lines=ZKCLI_LINES))
+def told_by_zkcli(hosts: str) -> list[str]:
+    flags = ("-waitforconnection", "-server", hosts)
+    return comparable(run_java("org.apache.zookeeper.ZooKeeperMain", *flags, lines=ZKCLI_LINES))
+
+
+@functools.cache
+def zkcli_with_apache() -> list[str]:
+    with APACHE.restartable() as service:
+        return told_by_zkcli(service.hosts)
 
 
 def comparable(output: str) -> list[str]:
@@ -96,8 +108,11 @@ def comparable(output: str) -> list[str]:
     return [line for line in lines if line not in events] + events
 
 
-def test_zkcli() -> None:
-    """Every command of zkCli, with good and bad arguments; zxids, versions and counts included."""
-    told = told_by_zkcli("triokeeper")
-    assert told == told_by_zkcli("reference")
+def test_zkcli(restartable: Service) -> None:
+    """Every command of zkCli, with good and bad arguments; zxids, versions and counts included.
+
+    Since zxids count, the server must be one that nobody else has used.
+    """
+    told = told_by_zkcli(restartable.hosts)
+    assert told == zkcli_with_apache()
     assert sum(line.startswith("WatchedEvent ") for line in told) > 10

@@ -4,6 +4,8 @@ import pytest
 
 from faults.fuzz.peers import fuzz_peers
 
+pytestmark = pytest.mark.triokeeper_alone
+
 ROUNDS = 250
 
 

@@ -4,6 +4,8 @@ import pytest
 
 from faults.fuzz.run import fuzz, report
 
+pytestmark = pytest.mark.triokeeper_alone
+
 FRAMES = 20_000
 
 

@@ -124,6 +124,10 @@ bench: setup ## ratios to Apache ZooKeeper on this machine; WORKLOAD='three*' fo
 bench-testing: setup ## how soon a test suite has its server, from a fresh environment with the wheel; ARGS=--pure
 	$(BIN)/python -m bench.testing_kit $(ARGS)
 
+.PHONY: bench-crosscheck
+bench-crosscheck: setup ## what triokeeper crosscheck adds to a client's requests: less than a millisecond
+	$(BIN)/python -m bench.crosscheck $(ARGS)
+
 .PHONY: fuzz
 fuzz: setup ## malformed and hostile bytes at the client port
 	$(COMPAT) faults.fuzz.run $(ARGS)

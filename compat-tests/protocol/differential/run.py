@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import get_args
+from typing import TypeAlias, TypeVar, get_args
 
 import attrs
 import click
@@ -35,6 +35,8 @@ from protocol.differential.steps import Connect, Probe, Request, Send, Step, req
 from support.ensembles import prepare_ensemble
 from support.reference import ReferenceUnavailable
 from support.servers import HOST, SMALL_FLAGS, Kind, Server, as_zoo_cfg, prepare_server
+
+T = TypeVar("T")
 
 KINDS: tuple[Kind, Kind] = ("reference", "triokeeper")
 _STABLE_SRVR_LINES = (b"Zxid:", b"Mode:", b"Node count:")
@@ -196,40 +198,68 @@ def replay(seed: int, steps: Sequence[Step], through: Through) -> Difference | N
     return None
 
 
+def take_alone(kind: Kind, profile: Profile, steps: Sequence[Step]) -> list[Observation]:
+    """What a fresh server of one kind says to each step."""
+    with _prepared(kind, profile) as server:
+        server.start()
+        side = Side(HOST, server.port, [None] * (SLOTS + 1))
+        try:
+            return [_take_one(step, side) for step in steps]
+        finally:
+            side.close()
+
+
+def _take_one(step: Step, side: Side) -> Observation:
+    side.begin(step)
+    side.hear(step)
+    side.ping()
+    return _masked(step, side.settle(step))
+
+
 def shrink(
     seed: int, difference: Difference, steps: Sequence[Step], through: Through
 ) -> tuple[list[Step], Difference]:
     """The fewest steps, of the fewest requests, that still show a difference."""
-    kept, found = list(steps[: difference.index + 1]), difference
-    again = partial(replay, seed, through=through)
-    size = len(kept)
-    while size := size // 2:
-        click.echo(f"{len(kept)} steps, leaving out {size} at a time", err=True)
-        kept, found = _smallest(again, kept, found, partial(_without_steps, size))
+    last = difference
+
+    def differs(tried: list[Step]) -> int | None:
+        nonlocal last
+        found = replay(seed, tried, through)
+        last = last if found is None else found
+        return None if found is None else found.index
+
+    kept = smallest(differs, list(steps[: difference.index + 1]))
     click.echo(f"{len(kept)} steps, leaving out single requests", err=True)
-    return _smallest(again, kept, found, _without_requests)
+    return _follow(differs, kept, _without_requests), last
 
 
-def _smallest(
-    replay_again: Callable[[list[Step]], Difference | None],
-    steps: list[Step],
-    found: Difference,
-    variants: Callable[[list[Step]], list[list[Step]]],
-) -> tuple[list[Step], Difference]:
+Differs: TypeAlias = Callable[[list[T]], int | None]  # the step at which these steps show a difference
+
+
+def smallest(differs: Differs[T], steps: list[T]) -> list[T]:
+    """Leave out as many steps as can be, from halves down to single ones; the last one always stays."""
+    size = len(steps)
+    while size := size // 2:
+        click.echo(f"{len(steps)} steps, leaving out {size} at a time", err=True)
+        steps = _follow(differs, steps, partial(_without_steps, size))
+    return steps
+
+
+def _follow(differs: Differs[T], steps: list[T], variants: Callable[[list[T]], list[list[T]]]) -> list[T]:
     """Follow the variants that still show a difference; `variants` makes all that leave out one thing, in
     order, so that after a success the next one to try stands at the same place.
     """
     at = 0
     while at < len(untried := variants(steps)):
-        again = replay_again(untried[at])
-        if again is None:
+        index = differs(untried[at])
+        if index is None:
             at += 1
         else:
-            steps, found = untried[at][: again.index + 1], again
-    return steps, found
+            steps = untried[at][: index + 1]
+    return steps
 
 
-def _without_steps(size: int, steps: list[Step]) -> list[list[Step]]:
+def _without_steps(size: int, steps: list[T]) -> list[list[T]]:
     """All but the last step may go."""
     return [steps[:at] + steps[min(at + size, len(steps) - 1) :] for at in range(0, len(steps) - 1, size)]
 
@@ -269,6 +299,19 @@ def show_shrunk(run: Run, through: Through) -> None:
     for step in steps:
         click.echo(describe(step))
     click.echo(f"\n{difference}")
+    if through == "standalone":
+        keep(run.seed, steps, difference)
+
+
+def keep(seed: int, steps: Sequence[Step], difference: Difference) -> None:
+    """Put the steps into the corpus that `make test` replays."""
+    from protocol.differential.corpus import Case, answers_of, as_kept, save
+
+    profile = profile_of(seed)
+    why = f"found by seed {seed}: {describe(difference.step).splitlines()[-1].strip()}"
+    kept = as_kept(steps)
+    case = Case(f"seed-{seed}", why, profile.name, kept, answers_of("reference", profile, kept))
+    click.echo(f"\nkept as {save(case)}: give it a name and a reason, and fix what is wrong")
 
 
 @click.command()

@@ -3,7 +3,8 @@
     cases/NAME.json     the servers' profile, why it is kept, and the steps, each with the reference's answer
 
 `make compat-differential ARGS='--seed 7 --shrink'` writes a file for a difference that it has found and
-shrunk. `make test` replays all files on Triokeeper, without Java; `make compat` on Apache's server too. To make the reference answer a conversation that was changed by hand:
+shrunk. `make test` replays all files on Triokeeper, without Java; `make compat` on Apache's server too. To
+make the reference answer a conversation that was changed by hand:
 
     PYTHONPATH=compat-tests python -m protocol.differential.corpus NAME...
 """

@@ -21,7 +21,8 @@ from contextlib import ExitStack
 from typing import Literal, TypeAlias, TypeVar, get_args
 
 import attrs
-from zk_servers import SMALL_FLAGS, Kind, Server, as_zoo_cfg, prepare_server
+
+from support.servers import SMALL_FLAGS, Kind, Server, as_zoo_cfg, prepare_server
 
 Cut: TypeAlias = Literal["both", "outgoing", "incoming", "everybody"]
 Who: TypeAlias = Literal["leader", "follower"]

@@ -14,14 +14,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, TypeAlias, get_args
 
-from zk_ensembles import Ensemble, prepare_ensemble
-from zk_servers import OWN_SCRIPT_FLAGS, Kind
-
 from bench.ensembles import run_side_by_side
 from bench.load import LoadResult, run_load
 from bench.measure import SETTINGS, SNAPSHOT_LOAD, WINDOW_SECONDS
 from bench.snapshots import Span, split_windows
 from bench.workloads import FOLDER_NODES, Load
+from support.ensembles import Ensemble, prepare_ensemble
+from support.servers import OWN_SCRIPT_FLAGS, Kind
 
 Way: TypeAlias = Literal["tree", "txns"]
 FILL = Load("fill", "fill", 10, 100, [], bytes=1024)

@@ -13,13 +13,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
 
-from zk_ensembles import Ensemble, start_ensemble
-from zk_servers import Kind
-
 from bench.ensembles import run_side_by_side
 from bench.load import LoadFailed
 from bench.measure import SETTINGS
 from bench.workloads import Load
+from support.ensembles import Ensemble, start_ensemble
+from support.servers import Kind
 
 TICK_MS, SYNC_LIMIT = 500, 4
 WRITES = Load("setData 100 B", "setData", 4, 1000, [])

@@ -8,15 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
-from zk_servers import Server
+
+from support.servers import Server
 
 SETTLE_SECONDS_MAX = 60.0
 _POLL_SECONDS = 0.1
 
 _LINE = re.compile(r"^\S+ \S+ \[myid:\d*\] - (?P<level>\w+) +\[\S+\] - (?P<text>.*)$")
 _EXPECTED_WARNINGS = re.compile(
-    r"frame_refused |Len error\. |authentication_failed |Too many connections from |client_does_not_read "
-    r"|fsync-ing the write ahead log |loop_held |autopurge\.purgeInterval=0"
+    r"loop_held |frame_refused |Len error\. |authentication_failed |Too many connections from "
+    r"|client_does_not_read |fsync-ing the write ahead log |autopurge\.purgeInterval=0"
 )
 
 

@@ -1,6 +1,6 @@
 """An image of Apache's server to measure beside ours, where the public one cannot be pulled.
 
-    PYTHONPATH=. python compat-tests/docker_java_image.py
+    PYTHONPATH=.:compat-tests python compat-tests/docker/java_image.py
 
 It leaves `zookeeper-on-jre` in the engine: the Debian release and the tools of our image with a headless JRE
 in the place of Python, the jars of ZooKeeper, and the heap limit of zkServer.sh.
@@ -11,10 +11,10 @@ import tempfile
 from pathlib import Path
 
 from docker.client import DockerClient
-from zk_reference import find_reference
 
 from scripts.docker_base_images import BUILD_FOLDER, RUN_PACKAGES, make_image
 from scripts.docker_engine import CALL_SECONDS_MAX
+from support.reference import find_reference
 
 IMAGE = "zookeeper-on-jre"
 BASE = f"{IMAGE}-base"

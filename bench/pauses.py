@@ -13,11 +13,11 @@ from struct import pack, unpack_from
 from typing import TypeAlias
 
 import attrs
-from zk_servers import Kind, Server
 
 from bench.load import Histogram, LoadFailed, LoadResult, joined, run_load
 from bench.measure import Plan, Round, Sample, figure_sample, fresh_server
 from bench.workloads import Load, Pause
+from support.servers import Kind, Server
 
 NEIGHBOUR = Load("neighbour", "mixed", 4, 1000, [])
 NEIGHBOUR_PER_SECOND = 500

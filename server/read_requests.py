@@ -20,13 +20,12 @@ from jute.client_records import (
     CheckWatchesRequest,
     GetAllChildrenNumberResponse,
     GetEphemeralsRequest,
-    GetEphemeralsResponse,
     RemoveWatchesRequest,
     WhoAmIResponse,
 )
 from jute.errors import BadArguments, MarshallingError, NoNode, ZkError
 from jute.opcodes import AddWatchMode, OpCode, Perms
-from jute.primitives import decode_ustring, encode_ustring
+from jute.primitives import encode_ustring
 from jute.record import DecodeError, decode, encode
 from server.acls import OPEN_ACL
 from server.data_tree import STAT_BYTES
@@ -153,7 +152,10 @@ def get_ephemerals(conn: "ClientConnection", data: bytes, at: int, end: int) -> 
         prefix = encode_ustring(text)
         conn.worked(len(owned))
         owned = [path for path in owned if path.startswith(prefix)]
-    return encode(GetEphemeralsResponse(tuple(map(decode_ustring, owned))))
+    pieces = [_INT.pack(len(owned))]
+    for path in owned:
+        pieces += (_INT.pack(len(path)), path)
+    return b"".join(pieces)
 
 
 def who_am_i(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:

@@ -24,7 +24,7 @@ from server.pipeline import (
     ServerState,
 )
 from server.prepare_txn import LongPreparation, Preparer
-from server.slices import OPERATION_STEPS
+from server.slices import OPERATION_STEPS, WRITE_STEPS
 from server.standing import STANDALONE
 from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, MULTI, Txn
 
@@ -102,7 +102,7 @@ class OrderingPipeline(Pipeline):
             self._prepare_long(long, connection, xid, op, len(body))
             return
         txn = self.preparer.prepare(session_id, xid, op, body, connection.ids, self.wall_ms)
-        self.steps += OPERATION_STEPS
+        self.steps += WRITE_STEPS
         self._expect(txn, connection, xid, op, len(body))
         self.sink.append(txn.payload)
 

@@ -46,7 +46,7 @@ from server.digest_history import DigestHistory
 from server.loop_meter import COMMIT, LoopMeter
 from server.prepare_txn import LongPreparation
 from server.server_stats import ServerStats
-from server.slices import OPERATION_STEPS
+from server.slices import OPERATION_STEPS, WRITE_STEPS
 from server.txns import CLOSE_SESSION, MULTI, Txn
 from server.watches import Watches
 
@@ -491,13 +491,12 @@ class Pipeline:
                 self._kept -= 1
             else:
                 self._committed_log.append(txn.zxid, txn.payload)
-        self.steps += OPERATION_STEPS
+        self.steps += WRITE_STEPS
         if type_ in (MULTI, CLOSE_SESSION):
             if takes_long(self.tree, txn, slices.operations_per_slice()):
                 self.applying = Application(done, LongApplication(self.tree, txn), 0, b"")
                 return self._go_on_applying()
-            if type_ == MULTI:
-                self.steps += OPERATION_STEPS * len(txn.args)
+            self.steps += OPERATION_STEPS * (len(txn.args) if type_ == MULTI else 1)
         err, body = apply_txn(self.tree, txn)
         self._applied(txn)
         if txn.digest is not None and not txn.zxid % DIGEST_INTERVAL:

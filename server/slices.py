@@ -9,7 +9,8 @@ the next one (`Pipeline.go_on`, called by the shell between two looks at the soc
 from typing import Final
 
 STEPS_PER_SLICE = 4000
-OPERATION_STEPS: Final = 8  # of a write, to prepare or to apply it
+OPERATION_STEPS: Final = 8  # of an operation of a multi, or the end of a session, to prepare or to apply it
+WRITE_STEPS: Final = 2  # of a write by itself, which is less: so that a slice holds all that may be in flight
 CODEC_STEPS: Final = 2  # of an operation in a list of them, to take it apart or to put it together
 BYTES_PER_STEP: Final = 16 << 10  # that take as long to be copied
 NAMES_PER_STEP: Final = 16  # of nodes above a node, where all of them are looked at

@@ -476,6 +476,10 @@ class ClientConnection:
             self.close_after_flush()
         if self.fifo and self.pipeline.is_congested:
             self.pause()
+        elif self.pipeline.steps >= slices.STEPS_PER_SLICE and self.state == OPEN and not self.is_paused:
+            self.pause()  # until the next slice: a frame may hold little, and many frames much
+            self.pipeline.resumable.append(self)
+            self.pipeline.state.on_work_left()
 
     def _submit(self, xid: int, op: int, body: bytes) -> None:
         limits = self.pipeline.limits

@@ -24,7 +24,7 @@ from server.local_sessions import asks_for_ephemeral
 from server.ordering import OrderingPipeline, TxnSink
 from server.pipeline import LONG_MULTI_BYTES, NO_ZXID, Preparation, ServerState
 from server.prepare_txn import Preparer
-from server.slices import WRITE_STEPS
+from server.slices import OPERATION_STEPS, WRITE_STEPS
 from server.standing import LEADER
 from server.txns import CLOSE_SESSION, CREATE_SESSION, MULTI, Txn
 
@@ -151,7 +151,7 @@ class LeadingPipeline(OrderingPipeline):
                 txn = self.preparer.prepare(session, cxid, op, body, ids, self.wall_ms)
             except DecodeError:
                 txn = self.preparer.refuse(session, cxid, MarshallingError(), self.wall_ms)
-            self.steps += WRITE_STEPS
+            self.steps += WRITE_STEPS if op != MULTI else OPERATION_STEPS * len(txn.args)
             self._order(txn, None, cxid, op, len(body))
 
     def _refuse(self, session: int, cxid: int, op: int, failure: ZkError) -> None:

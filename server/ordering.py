@@ -102,7 +102,7 @@ class OrderingPipeline(Pipeline):
             self._prepare_long(long, connection, xid, op, len(body))
             return
         txn = self.preparer.prepare(session_id, xid, op, body, connection.ids, self.wall_ms)
-        self.steps += WRITE_STEPS
+        self.steps += WRITE_STEPS if op != MULTI else OPERATION_STEPS * len(txn.args)
         self._expect(txn, connection, xid, op, len(body))
         self.sink.append(txn.payload)
 

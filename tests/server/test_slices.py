@@ -180,6 +180,19 @@ def test_no_frame_takes_more_than_a_slice_at_a_time(furnished: OneServer, what: 
     turns.check()
 
 
+def test_many_short_multis_in_one_read_of_the_socket(furnished: OneServer) -> None:
+    """None of them takes long, all of them together do."""
+    client = furnished.connect()
+    multi = of_type(OpCode.CHECK, named(b"/l") + pack(">i", -1)) * 50 + MULTI_END
+    frame = pack(">ii", 1, OpCode.MULTI) + multi
+    turns = Turns(furnished)
+    with turns.turn():
+        client.connection.received((pack(">i", len(frame)) + frame) * 60)
+    turns.settle()
+    turns.check()
+    assert len(client.frames()) == 60
+
+
 _KINDS = st.sampled_from(["create", "set", "check", "delete", "deep"])
 
 

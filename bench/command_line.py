@@ -12,8 +12,6 @@ from types import FrameType
 
 import attrs
 import click
-from zk_reference import ReferenceUnavailable, find_reference
-from zk_servers import Kind, ServerFailed
 
 from bench.ensembles import figures_of_rejoining, measure_rejoining, measure_three
 from bench.load import LoadgenUnavailable, build_loadgen
@@ -21,6 +19,8 @@ from bench.measure import QUICK, Plan, Round, figures_of_sizes, measure_loads, m
 from bench.report import Comparison, figure_table, load_table
 from bench.workloads import COLD_START, FAIL_OVER, IDLE_RSS, LOADED_RSS, LOADS, THREE_LOADS, Figure, Load
 from scripts.compile_hot_modules import CompilationFailed, CompilerUnavailable, compile_hot_modules
+from support.reference import ReferenceUnavailable, find_reference
+from support.servers import Kind, ServerFailed
 
 KINDS: Sequence[Kind] = ("reference", "triokeeper")
 TRIOKEEPER_NAMES = ("Triokeeper, pure Python", "Triokeeper, compiled")

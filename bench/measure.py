@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 import attrs
-from zk_servers import Kind, Server, prepare_server
 
 from bench.cold_start import cold_start_seconds
 from bench.load import LoadFailed, LoadResult, run_load
@@ -31,6 +30,7 @@ from bench.workloads import (
     snapshot_p99,
     znode_rss,
 )
+from support.servers import Kind, Server, prepare_server
 
 MB = 1e6
 SETTINGS = {"maxClientCnxns": 0}  # else defaults: fsync on, and the same on both sides

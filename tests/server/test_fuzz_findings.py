@@ -1,6 +1,6 @@
 """What hostile clients could do to the server, each finding as a test of its own.
 
-The long way to look for more is compat-tests/fuzz.py, the short one test_protocol_fuzz.py beside this.
+The long way to look for more is `make fuzz`, the short one test_protocol_fuzz.py beside this.
 """
 
 import errno

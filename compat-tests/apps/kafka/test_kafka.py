@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 
 from apps.environments import AppUnavailable, python_with
+from support.crosschecks import start_crosscheck
 from support.reference import ReferenceUnavailable, cache_dir_of, resolve_jars
-from support.servers import HOST, free_ports
+from support.servers import HOST, SMALL_FLAGS, Kind, free_ports, start_server
 from support.targets import Service
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 POM = Path(__file__).with_name("pom.xml")
 PROGRAM = Path(__file__).with_name("kafka_program.py")
 MESSAGES = 200
+KAFKA_PYTHON = "kafka-python==2.2.15"
 LOG4J = """\
 log4j.rootLogger=WARN, CONSOLE
 log4j.appender.CONSOLE=org.apache.log4j.ConsoleAppender
@@ -83,11 +85,10 @@ def test_topics_and_messages_while_zookeeper_restarts(
     """A topic is made before, after a restart and after a kill: each goes through the controller."""
     record_property("client", "Kafka 3.9.1")
     try:
-        python = python_with("kafka", "kafka-python==2.2.15")
-        command_is_there = broker_command(tmp_path, "", 1)
+        python = python_with("kafka", KAFKA_PYTHON)
+        broker_command(tmp_path, "", 1)
     except (AppUnavailable, ReferenceUnavailable) as reason:
         pytest.skip(str(reason))
-    assert command_is_there
     with broker(tmp_path, restartable.hosts) as bootstrap:
         use(python, bootstrap, "first")
         restartable.stop(1)
@@ -96,3 +97,23 @@ def test_topics_and_messages_while_zookeeper_restarts(
         restartable.kill9(1)
         restartable.start(1)
         use(python, bootstrap, "killed")
+
+
+@pytest.mark.usefixtures("reference")
+@pytest.mark.parametrize(("first", "second"), [("reference", "triokeeper"), ("triokeeper", "reference")])
+def test_kafka_sees_no_difference_through_the_crosscheck(first: Kind, second: Kind, tmp_path: Path) -> None:
+    settings = {"maxSessionTimeout": 40_000, "maxClientCnxns": 0}
+    try:
+        python = python_with("kafka", KAFKA_PYTHON)
+    except AppUnavailable as reason:
+        pytest.skip(str(reason))
+    with (
+        start_server(first, settings, jvm_flags=SMALL_FLAGS) as one,
+        start_server(second, settings, jvm_flags=SMALL_FLAGS) as other,
+        start_crosscheck(one.host_port, other.host_port) as check,
+        broker(tmp_path, check.hosts) as bootstrap,
+    ):
+        use(python, bootstrap, "first")
+        use(python, bootstrap, "second")
+    assert check.differences == []
+    assert check.exit_code == 0

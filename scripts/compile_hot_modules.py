@@ -165,7 +165,10 @@ def build_extensions(folder: Path) -> None:
         text=True,
     )
     if finished.returncode:
-        raise CompilationFailed((finished.stdout + finished.stderr)[-_SHOWN_CHARACTERS_MAX:])
+        said = (finished.stdout + finished.stderr).strip()[-_SHOWN_CHARACTERS_MAX:]
+        raise CompilationFailed(
+            said or f"the compiler ended with code {finished.returncode} and said nothing"
+        )
 
 
 def add_byte_code(folder: Path) -> None:

@@ -156,10 +156,14 @@ def test_row_57_peers_whose_names_resolve_late(lab: Lab) -> None:
 
 
 def test_row_57_its_own_name_resolves_late(lab: Lab) -> None:
-    """A pod whose own name is not known yet keeps trying instead of ending."""
+    """A pod whose own name is not known yet keeps trying instead of ending, if it is told to."""
     network = lab.network()
-    lines = server_lines(THREE)
-    first = lab.start(environment={"ZOO_MY_ID": "1", "ZOO_SERVERS": lines}, hostname="not-yet")
+    environment = {
+        "ZOO_MY_ID": "1",
+        "ZOO_SERVERS": server_lines(THREE),
+        "ZOO_CFG_EXTRA": "electionPortBindRetry=0",
+    }
+    first = lab.start(environment=environment, hostname="not-yet")
     first.wait_for_line("zoo1")
     docker_network = lab.client.networks.get(network)
     docker_network.connect(first.container, aliases=["zoo1"])

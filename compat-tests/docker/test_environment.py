@@ -199,6 +199,7 @@ def test_row_41_mistakes_in_zoo_cfg(lab: Lab, tmp_path: Path, lines: str, code: 
         ({"ZOO_TICK_TIME": "soon"}, "ZOO_TICK_TIME"),
         ({"ZOO_MY_ID": "first"}, "ZOO_MY_ID"),
         ({"ZOO_SERVERS": "server.1=zoo1"}, "ZOO_SERVERS"),
+        ({"ZOO_SERVERS": "server.1=a:2888:3888;2181 server.1=b:2888:3888;2181"}, "ZOO_SERVERS"),
         ({"ZOO_TLS_CLIENT_ENABLE": "true"}, "ZOO_TLS_CLIENT_ENABLE"),
         ({"ZOO_ENABLE_AUTH": "yes"}, "ZOO_ENABLE_AUTH"),
     ],
@@ -209,6 +210,15 @@ def test_row_41_mistakes_in_variables(lab: Lab, variables: dict[str, str], named
 
     assert ended.code == 2
     assert named in ended.stderr
+
+
+def test_row_41_a_myid_that_is_no_number(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "myid").write_text("first\n")
+
+    ended = lab.run_to_end(volumes={str(tmp_path): {"bind": "/data"}})
+
+    assert ended.code == 2
+    assert "serverid first is not a number" in ended.stderr
 
 
 def test_row_58_ps_shows_the_configuration_file(plain: Box) -> None:

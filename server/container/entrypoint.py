@@ -8,6 +8,7 @@ import errno
 import os
 import pwd
 import signal
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -64,7 +65,7 @@ class Machine:
 
     def read(self, path: str) -> bytes | None:
         try:
-            return self.real(path).read_bytes()
+            return read_file(self.real(path))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
 
@@ -78,9 +79,26 @@ class Machine:
             return None
 
 
+def read_file(path: Path) -> bytes:
+    """The contents of a regular file, or of a link to one, as Kubernetes mounts its secrets.
+
+    Everything else raises OSError, because it can make a start wait for ever (a FIFO) or have no end (a
+    device); only /dev/null is taken for an empty file.
+    """
+    with open(path, "rb", opener=_open_without_waiting) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) and not os.path.samestat(found, os.stat(os.devnull)):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return file.read()
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def prepare(command: Command, environ: Mapping[str, str], machine: Machine) -> Plan:
     """Find out what to do and do it, up to running the command."""
-    variables = read_variables(environ, lambda path: machine.real(path).read_text())
+    variables = read_variables(environ, lambda path: read_file(machine.real(path)).decode())
     draft = draft_for(command, variables)
     refuse_bad_values(draft, variables, machine)
     if command.is_server:

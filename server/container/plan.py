@@ -38,6 +38,7 @@ CLIENT_PORT_DEFAULT = "2181"
 _BITNAMI_VARIABLES = (*ALLOWS_OPEN, "ZOO_SERVER_ID", "ZOO_PORT_NUMBER")
 _SECRET_MODE, _PUBLIC_MODE = 0o600, 0o644
 _KEY = re.compile(r"#?[\w.-]+", re.ASCII)  # ZOO_CFG_EXTRA may hold comments
+_SERVER_KEY = re.compile(r"server\.0*(\d+)", re.ASCII)
 _SECRET_KEY = re.compile(r"password|digest", re.IGNORECASE)
 
 
@@ -175,6 +176,8 @@ def _overridden(draft: Draft, existing: Mapping[str, str], variables: Variables)
 
 def _ensemble(lines: Iterable[Line], variables: Variables) -> Ensemble:
     """The servers that lines name; every line is checked first."""
+    lines = tuple(lines)
+    _refuse_duplicate_ids(lines)
     by_key = {line.key: line for line in lines}
     for line in by_key.values():
         _check(line, variables)
@@ -182,13 +185,30 @@ def _ensemble(lines: Iterable[Line], variables: Variables) -> Ensemble:
         return read_ensemble({key: line.value for key, line in by_key.items()}, multi_address=True)
     except BadValue as problem:
         line = by_key[problem.key or ""]
-        example = "zoo1:2888:3888;zoo2:2888:3888;zoo3:2888:3888"
-        if line.written is not None:
-            example = " ".join(f"server.{n}=zoo{n}:2888:3888;2181" for n in (1, 2, 3))
         raise Refused(
-            f"{line.variable}: {line.text}: {problem.wording.strip()}; "
-            f"write it like {line.variable}={example}"
+            f"{line.variable}: {line.text}: {problem.wording.strip()}; write it like {_servers_like(line)}"
         ) from None
+
+
+def _servers_like(line: Line) -> str:
+    """A valid value of the variable that a server line came from, in that variable's own syntax."""
+    example = "zoo1:2888:3888;zoo2:2888:3888;zoo3:2888:3888"
+    if line.written is not None:
+        example = " ".join(f"server.{n}=zoo{n}:2888:3888;2181" for n in (1, 2, 3))
+    return f"{line.variable}={example}"
+
+
+def _refuse_duplicate_ids(lines: Iterable[Line]) -> None:
+    """Refuse a variable that gives one id to two servers: the first of them would be left out in silence."""
+    seen: dict[tuple[str | None, str], Line] = {}
+    for line in lines:
+        if match := _SERVER_KEY.fullmatch(line.key):
+            first = seen.setdefault((line.variable, match[1]), line)
+            if first.value != line.value:
+                raise Refused(
+                    f"{line.variable}: {first.text} and {line.text} have the same id; "
+                    f"write it like {_servers_like(line)}"
+                )
 
 
 def _check(line: Line, variables: Variables) -> None:

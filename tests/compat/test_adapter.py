@@ -31,16 +31,12 @@ def test_targets(text: str, targets: list[object]) -> None:
 
 @pytest.mark.parametrize("text", ["", "apache", "docker:", "zk1", "zk1:", ":2181", "zk1:2181,zk2"])
 def test_what_is_no_target_is_refused_with_all_that_are(text: str) -> None:
-    with pytest.raises(
-        ValueError, match="is none of triokeeper, reference, both"
-    ):
+    with pytest.raises(ValueError, match="is none of triokeeper, reference, both"):
         parse_targets(text)
 
 
 def test_servers_of_somebody_else_are_not_restarted() -> None:
-    with pytest.raises(
-        TargetUnavailable, match="those at zk1:2181 are not its own"
-    ):
+    with pytest.raises(TargetUnavailable, match="those at zk1:2181 are not its own"):
         Address("zk1:2181").restartable()
 
 

@@ -3,13 +3,14 @@
 import json
 import os
 import subprocess
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 import trio
 
-from client.errors import NoAuth, NoNode
+from client.errors import AuthFailed, ConnectionLost, NoAuth, NoNode, ServerError, SessionExpired
 from client.events import EVENT_WORDS, STATE_WORDS, WatchedEvent
 from client.session import Session
 from client.shell.command_table import shell_command
@@ -19,6 +20,9 @@ from client.shell.trio_shell import TrioShell
 from jute.opcodes import AddWatchMode, EventType, KeeperState, WatcherType
 
 QUEUED_MAX = 100_000
+# Reasons why a change is told without data: the node cannot be read, or nobody answers. In that case the
+# session's next state is told too.
+_WITHOUT_DATA = (NoNode, NoAuth, ConnectionLost, SessionExpired, AuthFailed)
 _OVER = (KeeperState.EXPIRED, KeeperState.AUTH_FAILED, KeeperState.CLOSED)
 
 
@@ -38,7 +42,8 @@ async def watch_command(
     """Print a JSON line for each change, until Ctrl-C.
 
     The session's own changes are told too. What happens while it is Disconnected is not told later, only
-    that the connection is back.
+    that the connection is back. A change has no data if the node has gone by then, may not be read, or the
+    connection is lost at that moment.
     """
     session = await shell.session()
     send, receive = trio.open_memory_channel[WatchedEvent](QUEUED_MAX)
@@ -58,7 +63,7 @@ async def watch_command(
         try:
             await _tell_all(shell, session, receive, with_data, program, count)
         finally:
-            with trio.move_on_after(1, shield=True):
+            with trio.move_on_after(1, shield=True), suppress(ServerError):
                 if session.state.is_connected:
                     await session.remove_watches(path, kind)
 
@@ -96,8 +101,8 @@ async def _values(session: Session, event: WatchedEvent, with_data: bool) -> dic
     if with_data and event.path is not None and event.type is not EventType.NODE_DELETED:
         try:
             data, stat = await session.get_data(event.path)
-        except (NoNode, NoAuth):
-            return values  # it has gone already, or is none of our business
+        except _WITHOUT_DATA:
+            return values
         values |= {**data_values(data), "version": stat.version}
     return values
 

@@ -90,6 +90,37 @@ def test_changes_as_json_lines(cli: Cli, start: Start, tmp_path: Path) -> None:
     assert log.read_text() == "NodeCreated /w/x\nNodeDataChanged /w/x\nNodeDeleted /w/x\n"
 
 
+def test_a_watch_with_data_outlives_a_lost_connection(tmp_path: Path) -> None:
+    """A change whose data nobody can read any more is told without it, and the next ones are told as ever."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    with start_server("triokeeper") as server:
+        cli = Cli(server.host_port)
+        words = [*COMMAND, "-s", cli.hosts, "watch", "/", "-n", "3", "--data", "--exec", f"cat {gate}"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=CHECKOUT) as process, ExitStack() as ending:
+            ending.callback(process.kill)
+            wait_for_watch(cli)
+            cli.ok("create", "/x", "1")
+            assert json.loads(read_line(process))["data"] == "1"
+            cli.ok("set", "/x", "2")  # queued: the command for the first change still runs
+            cli.ok("ls", "/")  # answered after that change was sent to the watch
+            server.kill9()
+            gate.write_text("")
+            change = json.loads(read_line(process))
+            gate.write_text("")
+            lost = json.loads(read_line(process))
+            server.start()
+            back = json.loads(read_line(process))
+            cli.ok("set", "/x", "3")
+            last = json.loads(read_line(process))
+            gate.write_text("")
+            assert process.wait(SECONDS_MAX) == 0
+
+    assert (change["type"], change["path"], "data" in change) == ("NodeDataChanged", "/x", False)
+    assert (lost["state"], back["state"]) == ("Disconnected", "SyncConnected")
+    assert (last["type"], last["data"]) == ("NodeDataChanged", "3")
+
+
 def wait_for_watch(cli: Cli) -> None:
     """Return once the server knows a watch."""
     deadline = time.monotonic() + SECONDS_MAX

@@ -87,6 +87,51 @@ def test_secrets_are_for_the_server_alone(machine: Machine, handed_over: list[Pa
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_a_secret_may_be_a_link_as_kubernetes_mounts_it(machine: Machine, handed_over: list[Path]) -> None:
+    """The name is a link to a file in a directory that is a link too, so that all can change at once."""
+    version = machine.real("/secrets/..2026_11_18")
+    version.mkdir(parents=True)
+    (version / "tick").write_text("700\r\n")
+    (version.parent / "..data").symlink_to(version.name)
+    (version.parent / "tick").symlink_to("..data/tick")
+
+    prepare(SERVER, {"ZOO_TICK_TIME_FILE": "/secrets/tick"}, machine)
+
+    assert "tickTime=700\n" in machine.real("/conf/zoo.cfg").read_text()
+
+
+def test_a_secret_that_is_no_regular_file_is_refused(machine: Machine, handed_over: list[Path]) -> None:
+    """A FIFO would make the start wait for a writer, for ever."""
+    os.mkfifo(machine.real("/fifo"))
+    machine.real("/link").symlink_to(machine.real("/fifo"))
+    machine.real("/device").symlink_to("/dev/zero")
+    machine.real("/directory").mkdir()
+
+    for path in ("/fifo", "/link", "/device"):
+        with pytest.raises(
+            Refused, match=rf"ZOO_TICK_TIME_FILE={path}: cannot be read \(not a regular file\)"
+        ):
+            prepare(SERVER, {"ZOO_TICK_TIME_FILE": path}, machine)
+    with pytest.raises(Refused, match=r"ZOO_TICK_TIME_FILE=/directory: cannot be read \(Is a directory\)"):
+        prepare(SERVER, {"ZOO_TICK_TIME_FILE": "/directory"}, machine)
+    assert os.listdir(machine.real("/conf")) == []
+
+
+@pytest.mark.parametrize("path", ["/conf/zoo.cfg", "/conf/java.env", "/data/myid"])
+def test_a_fifo_among_the_files_is_refused(machine: Machine, handed_over: list[Path], path: str) -> None:
+    os.mkfifo(machine.real(path))
+
+    with pytest.raises(Refused, match=rf"{path} cannot be read \(not a regular file\)"):
+        prepare(SERVER, {}, machine)
+
+
+def test_a_file_can_be_masked(machine: Machine, handed_over: list[Path]) -> None:
+    """`-v /dev/null:/conf/java.env` does, and a link to the same."""
+    machine.real("/conf/java.env").symlink_to(os.devnull)
+
+    assert prepare(SERVER, {}, machine).needs_shell
+
+
 def test_directories_of_other_images_are_made_and_the_usual_place_leads_there(
     machine: Machine, handed_over: list[Path]
 ) -> None:
@@ -421,7 +466,9 @@ def test_a_server_serves_and_ends(tmp_path: Path) -> None:
     port = free_port()
     environ = {"ZOO_SERVERS": f"server.1=localhost:2888:3888;{port}", "ZOO_4LW_COMMANDS_WHITELIST": "ruok"}
     command = container(tmp_path, "zkServer.sh", "start-foreground", environ=environ)
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
         lines = read_until(server.stdout, "serving on")
         with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
             client.sendall(b"ruok")
@@ -429,6 +476,8 @@ def test_a_server_serves_and_ends(tmp_path: Path) -> None:
         words = Path(f"/proc/{server.pid}/cmdline").read_bytes().split(b"\0")
         server.terminate()
         assert server.wait(timeout=20) == 0
+        assert server.stderr is not None
+        assert server.stderr.read() == f"Using config: {tmp_path}/conf/zoo.cfg\n"
 
     assert words[-3:-1] == [b"start", bytes(tmp_path / "conf" / "zoo.cfg")]
     messages = [line.partition("] - ")[2].partition("] - ")[2] for line in lines]

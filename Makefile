@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := client eventlog jute persistence quorum server testing tests bench compat-tests scripts
 COMPILED := build/compiled
+COMPAT := PYTHONPATH=compat-tests $(BIN)/python -m
 PURE := HATCH_BUILD_NO_HOOKS=true
 
 .PHONY: help
@@ -83,33 +84,42 @@ sim: setup ## whole ensembles under faults on virtual clocks, networks and disks
 sim-plants: setup ## every bug of tests/sim/plants.py planted in turn: which seed finds it, and after how long (PLANTS="a b" for some)
 	$(BIN)/python -m tests.sim.run_plants $(PLANTS) --minutes $(MINUTES) --jobs $(JOBS) $(ARGS)
 
+SERVER ?= both
+COMPAT_FOLDERS := $(addprefix compat-tests/,clients recipes protocol disk ensembles tools faults)
+
 .PHONY: compat
-compat: setup ## stock clients and tools against this server and against Apache's
-	$(BIN)/python -m pytest compat-tests
+compat: setup ## all compatibility tests; SERVER=triokeeper, reference, docker:IMAGE or HOST:PORT[,...] (default: both kinds)
+	$(BIN)/python -m pytest $(or $(TESTS),$(COMPAT_FOLDERS)) -m '' --server='$(SERVER)' --report=build/compat \
+	    --junitxml=build/compat/junit.xml $(if $(filter both,$(SERVER)$(TESTS)$(ARGS)),--write-docs) $(ARGS)
+
+.PHONY: compat-apps
+compat-apps: setup ## Kafka, celery and tooz on this server and on Apache's; APP=kafka for one, SERVER= for one server
+	$(BIN)/python -m pytest compat-tests/apps -v -m '' --server='$(SERVER)' --report=build/compat-apps \
+	    $(if $(APP),-k $(APP)) $(ARGS)
 
 .PHONY: compat-differential
 compat-differential: setup ## the same random requests to this server and to Apache's: 20 seeds of 1000
-	$(BIN)/python compat-tests/differential.py --seeds 20 --ops 1000 $(ARGS)
+	$(COMPAT) protocol.differential.run --seeds 20 --ops 1000 $(ARGS)
 
 .PHONY: compat-kazoo
 compat-kazoo: setup ## Kazoo's own test suite against this server
-	$(BIN)/python compat-tests/run_kazoo_suite.py $(ARGS)
+	$(COMPAT) clients.kazoo.run_suite $(ARGS)
 
 .PHONY: compat-ensemble
 compat-ensemble: setup ## three and five servers: elections, kills, restarts under load, fail-over of clients
-	$(BIN)/python -m pytest $(addprefix compat-tests/,test_ensembles.py test_reconfig.py test_ensemble_words.py test_observer_masters.py test_read_only_mode.py) -m '' $(ARGS)
+	$(BIN)/python -m pytest $(addprefix compat-tests/ensembles/,test_ensembles.py test_reconfig.py test_ensemble_words.py test_observer_masters.py test_read_only_mode.py) -m '' $(ARGS)
 
 .PHONY: compat-mixed
 compat-mixed: setup ## ensembles of this server and Apache's together, and migrating from one to the other
-	$(BIN)/python -m pytest $(addprefix compat-tests/,test_mixed_ensembles.py test_migration.py test_older_releases.py) -m '' $(ARGS)
+	$(BIN)/python -m pytest $(addprefix compat-tests/,ensembles/test_mixed_ensembles.py ensembles/test_migration.py disk/test_older_releases.py) -m '' $(ARGS)
 
 .PHONY: compat-zkcli
 compat-zkcli: setup ## our zkCli beside Apache's, every command on the same servers: equal output and exit codes
-	$(BIN)/python -m pytest compat-tests/test_zkcli.py -m '' $(ARGS)
+	$(BIN)/python -m pytest compat-tests/tools/zkcli -m '' $(ARGS)
 
 .PHONY: compat-scripts
 compat-scripts: setup ## zkServer.sh and the toolkits against Apache's; APACHE_ZOOKEEPER_HOME=... for its shell scripts
-	$(BIN)/python -m pytest compat-tests/test_scripts.py -m '' $(ARGS)
+	$(BIN)/python -m pytest compat-tests/tools/test_scripts.py -m '' $(ARGS)
 
 .PHONY: bench
 bench: setup ## ratios to Apache ZooKeeper on this machine; WORKLOAD='three*' for some, ARGS=--pure for the pure server
@@ -119,21 +129,25 @@ bench: setup ## ratios to Apache ZooKeeper on this machine; WORKLOAD='three*' fo
 bench-testing: setup ## how soon a test suite has its server, from a fresh environment with the wheel; ARGS=--pure
 	$(BIN)/python -m bench.testing_kit $(ARGS)
 
+.PHONY: bench-crosscheck
+bench-crosscheck: setup ## what triokeeper crosscheck adds to a client's requests: less than a millisecond
+	$(BIN)/python -m bench.crosscheck $(ARGS)
+
 .PHONY: fuzz
 fuzz: setup ## malformed and hostile bytes at the client port
-	$(BIN)/python compat-tests/fuzz.py $(ARGS)
+	$(COMPAT) faults.fuzz.run $(ARGS)
 
 .PHONY: probes
 probes: setup ## 100,000 health probes, a third of them with a late newline: none may get an empty answer
-	$(BIN)/python compat-tests/word_probes.py $(ARGS)
+	$(COMPAT) protocol.word_probes $(ARGS)
 
 .PHONY: fuzz-peers
 fuzz-peers: setup ## strangers at the quorum and election ports of an ensemble, 10,000 rounds at each
-	$(BIN)/python compat-tests/fuzz_peers.py $(ARGS)
+	$(COMPAT) faults.fuzz.peers $(ARGS)
 
 .PHONY: crash
 crash: setup ## kill -9 under load: every acknowledged write must survive
-	$(BIN)/python compat-tests/crash.py $(ARGS)
+	$(COMPAT) faults.crash.run $(ARGS)
 
 .PHONY: wheel
 wheel: setup ## the installable package in dist/, its hot modules compiled for this Python and platform

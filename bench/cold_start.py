@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from itertools import cycle
 
-from zk_servers import HOST, Server
+from support.servers import HOST, Server
 
 START_SECONDS_MAX = 60.0
 RETRY_SECONDS, OVERTAKE_SECONDS = 0.002, 0.05

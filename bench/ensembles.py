@@ -11,9 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from statistics import median
 
-from zk_ensembles import Ensemble, prepare_ensemble
-from zk_servers import OWN_SCRIPT_FLAGS, Kind, Server
-
 from bench.cold_start import SET_ROOT, wait_for_answer
 from bench.load import LoadFailed, LoadResult, joined, run_load
 from bench.measure import SETTINGS, SNAPSHOT_LOAD, WINDOW_SECONDS, Plan, Round, Sample, figure_sample, fill
@@ -29,6 +26,8 @@ from bench.workloads import (
     rejoin_p99_at_leader,
     rejoin_seconds,
 )
+from support.ensembles import Ensemble, prepare_ensemble
+from support.servers import OWN_SCRIPT_FLAGS, Kind, Server
 
 SERVERS = 3
 ANSWER_SECONDS_MAX = 60.0

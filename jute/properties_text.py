@@ -3,10 +3,13 @@
 The rules are those of `java.util.Properties.load`. A line that ends in a backslash goes on in the next one,
 without the blanks at its beginning. Key and value are separated by `=`, `:` or blanks; a backslash takes any
 character as it is, or begins `\\n`, `\\r`, `\\t`, `\\f` or `\\uXXXX`. A line that begins with `#` or `!` is a
-comment. What always holds: the sources of all pieces, joined, are the text.
+comment. A line with a backslash alone is nothing, except at the end: there it is a setting without a name,
+unless it ends in CR LF.
+What always holds: the sources of all pieces, joined, are the text.
 """
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -43,14 +46,15 @@ def read_properties(text: str) -> dict[str, str]:
 
 def pieces(text: str) -> Iterator[Piece]:
     """The text from beginning to end, cut where settings begin and end. Raises MalformedEscape."""
-    lines = iter(_NATURAL_LINE.findall(text))
-    for source in lines:
+    lines = deque(_NATURAL_LINE.findall(text))
+    while lines:
+        source = lines.popleft()
         line = _content(source)
-        if line in ("", "\\") or line[0] in "#!":
+        if not line or line[0] in "#!" or (line == "\\" and (lines or source.endswith("\r\n"))):
             yield Piece(source)
             continue
         while _is_continued(line):
-            following = next(lines, "")
+            following = lines.popleft() if lines else ""
             source += following
             line = line[:-1] + _content(following)
         match = _KEY_AND_VALUE.fullmatch(line)

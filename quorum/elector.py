@@ -74,6 +74,7 @@ class Elector:
         self._election: Election | None = None
         self._outcome: Vote | ConfigAdopted | None = None
         self._is_over = trio.Event()
+        self._waiting = trio.CancelScope()  # until the election is to be told the time
         self._early: dict[int, Heard] = {}  # votes that came while we were about to look
         self.set_members(committed, committed if last_seen is None else last_seen)
 
@@ -146,7 +147,7 @@ class Elector:
 
     async def _until_over(self, election: Election) -> Vote | ConfigAdopted:
         while self._outcome is None:
-            with trio.move_on_at(election.wake_at):
+            with trio.CancelScope(deadline=election.wake_at) as self._waiting:
                 await self._is_over.wait()
             self._step(TimePassed())
         return self._outcome
@@ -188,6 +189,7 @@ class Elector:
             before = self._election.proposal
             self._carry_out(self._election.step(event, trio.current_time()))
             _log_change(before, self._election.proposal)
+            self._waiting.deadline = self._election.wake_at  # it may be sooner now
             if self._outcome is None:
                 self._round = self._election.proposal.election_epoch
 

@@ -60,7 +60,7 @@ LISTEN_TRIES_MAX = 3
 LISTEN_RETRY_S = 1
 # Who elected us dials us within milliseconds. One that is not there after this long is not counted on; where
 # all are slow that is too short, so it is doubled each time it was in vain.
-ABSENT_PATIENCE_S = 2.0
+ABSENT_PATIENCE_S = 1.5
 PROSPECTS_EVERY_S = 0.1
 HOPELESS_S = 0.5
 

@@ -21,14 +21,16 @@ from eventlog import log
 from persistence.open_files import files_for_peers
 from quorum.server_lines import bracketed
 
+BACKLOG_MAX = 0xFFFF  # of connections not accepted yet; the system takes its own maximum (somaxconn) if less
 Endpoint = tuple[str, int]  # a host, by name or number, and a port
 
 # How long one address of a server is waited for before the next is dialled beside it.
 NEXT_ADDRESS_AFTER_S = 0.25
 # The system repeats a lost attempt to connect after 1, 3, 7, 15 s: a network that works again would not be
-# noticed for as long. So another attempt is made beside it every second, at most so many at the same time.
-DIAL_AGAIN_AFTER_S = 1.0
-DIALS_AT_ONCE_MAX = 4
+# noticed for as long. So another attempt is made beside it twice a second, at most so many at the same time.
+# A dial that ended just before the network worked again is followed by the next vote, within 2 s.
+DIAL_AGAIN_AFTER_S = 0.5
+DIALS_AT_ONCE_MAX = 8
 REPEAT_AFTER_MS_MAX = 1000  # the least that the system takes
 _TCP_RTO_MAX_MS = 44  # Python has no name for it
 
@@ -52,13 +54,13 @@ class RealNetwork:
     """TCP. Trio's streams send without delay (TCP_NODELAY), as all of these protocols want."""
 
     keeps_alive: bool = False  # tcpKeepAlive, which Apache heeds on the election port alone
-    shares_ports: bool = False  # with a socket of this user's that reserves them (SO_REUSEPORT)
+    shares_ports: bool = False  # as `_listen_sharing` does
 
     async def listen(self, host: str | None, port: int) -> Sequence[trio.abc.Listener[trio.abc.Stream]]:
         try:
             if self.shares_ports:
-                return [await _listen_sharing(host, port)]
-            listeners = await trio.open_tcp_listeners(port, host=host)
+                return [await _listen_sharing(port)]
+            listeners = await trio.open_tcp_listeners(port, host=host, backlog=BACKLOG_MAX)
         except UnicodeError as failure:
             raise _no_host_name(host, failure) from None
         for listener in listeners:  # what is accepted inherits it
@@ -91,12 +93,13 @@ class RealNetwork:
         sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_KEEPALIVE, self.keeps_alive)
 
 
-async def _listen_sharing(host: str | None, port: int) -> trio.SocketListener:
+async def _listen_sharing(port: int) -> trio.SocketListener:
+    """Listen for a test, on this machine alone, at a port that a socket of the test's process reserves."""
     sock = trio.socket.socket()
     try:
         sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_REUSEPORT, True)
-        await sock.bind((host or "", port))
-        sock.listen()
+        await sock.bind(("127.0.0.1", port))
+        sock.listen(BACKLOG_MAX)
     except BaseException:
         sock.close()
         raise

@@ -54,6 +54,7 @@ HOT_MODULES = (
     "server/read_only.py",
     "server/read_requests.py",
     "server/seats.py",
+    "server/slices.py",
     "server/stored_tree.py",
     "server/summaries.py",
     "server/txns.py",
@@ -165,7 +166,10 @@ def build_extensions(folder: Path) -> None:
         text=True,
     )
     if finished.returncode:
-        raise CompilationFailed((finished.stdout + finished.stderr)[-_SHOWN_CHARACTERS_MAX:])
+        said = (finished.stdout + finished.stderr).strip()[-_SHOWN_CHARACTERS_MAX:]
+        raise CompilationFailed(
+            said or f"the compiler ended with code {finished.returncode} and said nothing"
+        )
 
 
 def add_byte_code(folder: Path) -> None:

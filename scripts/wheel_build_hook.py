@@ -1,10 +1,10 @@
 """Hatchling calls this for every wheel: it adds the compiled hot modules where there is a C compiler.
 
-The sources are in the wheel in any case. A wheel built without a compiler, or with one that fails, is pure
-and runs everywhere; HATCH_BUILD_NO_HOOKS=true asks for it (`make wheel-pure`). The extension modules
-lie beside their sources inside the folder `triokeeper`, which is on the server's path; so is the module that
-mypyc puts at the top for all of them to share. Its name is a digest of the module names and meets no other
-package's.
+The sources are in the wheel in any case. A wheel built without a compiler, with one that fails, or where
+nothing can be written beside the sources, is pure and runs everywhere; HATCH_BUILD_NO_HOOKS=true asks for it
+(`make wheel-pure`). The extension modules lie beside their sources inside the folder `triokeeper`, which is
+on the server's path; so is the module that mypyc puts at the top for all of them to share. Its name is a
+digest of the module names and meets no other package's.
 """
 
 import sys
@@ -40,7 +40,7 @@ class CompiledModules(BuildHookInterface):  # type: ignore[type-arg]
             return
         try:
             folder = compile_hot_modules()
-        except (CompilerUnavailable, CompilationFailed) as unavailable:
+        except (CompilerUnavailable, CompilationFailed, OSError) as unavailable:
             self.app.display_warning(f"This wheel is pure Python and slower: {unavailable}")
             return
         build_data["pure_python"] = False

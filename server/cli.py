@@ -24,6 +24,7 @@ EXIT_UNSOUND_FILE = 1
 COMMANDS_ELSEWHERE: dict[str, tuple[str, str]] = {
     "cli": ("client.shell.command", "cli"),
     "completion": ("server.completion_command", "completion"),
+    "crosscheck": ("client.crosscheck.command", "crosscheck"),
     "entrypoint": ("server.container.command", "entrypoint"),
     "scripts": ("server.tools.scripts_command", "scripts"),
     "status": ("client.status.command", "status"),
@@ -91,6 +92,7 @@ def main(ctx: click.Context) -> None:
     triokeeper dev --servers 3           a whole ensemble on this machine, to try things out with
     triokeeper cli ls /                  look at a tree, copy it, watch it
     triokeeper status                    an ensemble at a glance, and whether it serves
+    triokeeper crosscheck --help         try another server with your application's own traffic
     triokeeper log inspect FILE          what a transaction log holds
     triokeeper snapshot inspect FILE     what a snapshot holds
     """

@@ -17,9 +17,10 @@ def serve_for_tests(arguments: Sequence[str]) -> int:
     """Run a server that a test controls, with the one configuration file in the arguments."""
     from server.starting import start_server
 
+    [config] = arguments
     answers = os.dup(1)
     os.dup2(2, 1)
-    return start_server(tuple(arguments), beside=partial(_answer_tests, answers), shares_ports=True)
+    return start_server((config,), beside=partial(_answer_tests, answers), shares_ports=True)
 
 
 async def _answer_tests(answers: int, server: "Replica", port: int) -> None:
@@ -32,13 +33,14 @@ def change_tree_for_tests(arguments: Sequence[str]) -> int:
     """Make or remove the namespace of a test at a server that is there already: HOSTS, how, PATH."""
     import trio
 
+    from client.connect_string import InvalidConnectString
     from client.errors import ServerError
     from server.tree_for_tests import change
 
     hosts, how, path = arguments
     try:
         trio.run(change, hosts, how, path)
-    except (ServerError, TimeoutError, trio.TooSlowError) as failure:
+    except (ServerError, InvalidConnectString, TimeoutError, trio.TooSlowError) as failure:
         print(str(failure) or "nobody serves there", file=sys.stderr)
         return 1
     return 0

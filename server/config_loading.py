@@ -58,7 +58,7 @@ def load_defaults(environ: Mapping[str, str], chosen: Mapping[str, str] | None =
 
 def load_config(path: Path, environ: Mapping[str, str]) -> LoadedConfig:
     """The configuration in a zoo.cfg."""
-    from server.zoo_cfg_syntax import read_properties  # its library takes 20 ms to import
+    from server.zoo_cfg_syntax import read_properties  # a server without a file does without
 
     nothing_read = Sources(path, {}, JvmFlags({}))
     try:

@@ -46,7 +46,7 @@ _LEVEL_COLOURS: Mapping[Level, str] = {
     "critical": _RED,
 }
 _LEVEL_WIDTH = 9
-_NEEDS_QUOTES = frozenset(" \t=\r\n\"'")
+_NEEDS_QUOTES = frozenset(" =\"'")
 
 
 def choose_format(environ: Mapping[str, str], *, is_terminal: bool) -> Format:
@@ -97,7 +97,7 @@ def configure_logging(form: Format, level: Level = "info", my_id: int | None = N
 def console_line(level: Level, event: str, fields: Mapping[str, object]) -> str:
     head = (
         f"{_FAINT}{time.strftime('%H:%M:%S')}{_RESET} "
-        f"[{_LEVEL_COLOURS[level]}{_BOLD}{level:<{_LEVEL_WIDTH}}{_RESET}] {_BOLD}{event}{_RESET}"
+        f"[{_LEVEL_COLOURS[level]}{_BOLD}{level:<{_LEVEL_WIDTH}}{_RESET}] {_BOLD}{_one_line(event)}{_RESET}"
     )
     pairs = (
         f" {_CYAN}{key}{_RESET}={_MAGENTA}{_quoted(value)}{_RESET}" for key, value in sorted(fields.items())
@@ -106,7 +106,8 @@ def console_line(level: Level, event: str, fields: Mapping[str, object]) -> str:
 
 
 def _quoted(value: object) -> str:
-    return value if isinstance(value, str) and _NEEDS_QUOTES.isdisjoint(value) else repr(value)
+    is_plain = isinstance(value, str) and value.isprintable() and _NEEDS_QUOTES.isdisjoint(value)
+    return str(value) if is_plain else _one_line(repr(value))
 
 
 def json_line(level: Level, event: str, fields: Mapping[str, object]) -> str:
@@ -142,7 +143,7 @@ def _caller() -> str:
 
 
 def _one_line(text: str) -> str:
-    """No text, whoever it comes from, may begin a line of its own in the log."""
+    """No text, whoever it comes from, may begin a line of its own in the log, or command the terminal."""
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 

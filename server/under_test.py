@@ -10,12 +10,14 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import trio
+import trio.lowlevel
 
 from client.errors import ServerError
+from client.paths import InvalidPath
 from server.data_tree import data_length_of
 from server.ordering import OrderingPipeline
 from server.replica import Replica
@@ -24,20 +26,37 @@ if TYPE_CHECKING:
     from client.session import Session as ClientSession
 
 SYSTEM = b"/zookeeper"
+CLOSING_SECONDS_MAX = 5.0
+POLL_SECONDS = 0.001
 
 
 async def answer_tests(answers: int, server: Replica, port: int) -> None:
-    """Answer requests until the input ends, then stop the server as SIGTERM does."""
-    control = Control(server, port)
-    async with trio.lowlevel.FdStream(os.dup(0)) as requests, trio.lowlevel.FdStream(answers) as replies:
-        await replies.send_all(json.dumps({"port": port}).encode() + b"\n")
-        received = bytearray()
+    """Answer requests until the input ends, then stop the server as SIGTERM does.
+
+    The end of the input ends the server at once, whatever it is about to answer: nobody is there any more.
+    """
+    sending, receiving = trio.open_memory_channel[bytes](1)
+    async with trio.lowlevel.FdStream(os.dup(0)) as requests, trio.open_nursery() as nursery:
+        nursery.start_soon(_answer, answers, Control(server, port), port, receiving)
+        begun: list[bytes] = []
         async for data in requests:
-            received += data
-            while b"\n" in received:
-                line, _, received = received.partition(b"\n")
-                await replies.send_all(json.dumps(await control.answer(bytes(line))).encode() + b"\n")
+            *ends, rest = bytes(data).split(b"\n")
+            for end in ends:
+                await sending.send(b"".join([*begun, end]))
+                begun.clear()
+            begun.append(rest)
+        nursery.cancel_scope.cancel()
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def _answer(
+    answers: int, control: "Control", port: int, requests: trio.MemoryReceiveChannel[bytes]
+) -> None:
+    async with trio.lowlevel.FdStream(answers) as replies:
+        with suppress(trio.BrokenResourceError):  # nobody listens; the requests end as well
+            await replies.send_all(json.dumps({"port": port}).encode() + b"\n")
+            async for line in requests:
+                await replies.send_all(json.dumps(await control.answer(line)).encode() + b"\n")
 
 
 class Control:
@@ -49,6 +68,7 @@ class Control:
         self._actions: Mapping[str, Callable[..., Awaitable[Any]]] = {
             "state": self._state,
             "expire": self._expire,
+            "settle": self._settle,
             "judge": self._judge,
             "sessions": self._sessions,
             "tree": self._tree,
@@ -78,12 +98,31 @@ class Control:
         self._server.end_batch()
         if not known:
             raise Refused(f"there is no session 0x{session & 0xFFFFFFFFFFFFFFFF:x}")
+        await self._until_closed(pipeline)
+
+    async def _settle(self) -> None:
+        """Read what clients have sent so far; read after a pause, it would count as heard then."""
+        for _ in range(2):  # the first lets the front's task wake up, the second waits until it has run
+            await trio.lowlevel.checkpoint()
 
     async def _judge(self) -> None:
         """Expire the sessions that were not heard for their whole timeout; the server has been stopped."""
+        pipeline = self._server.pipeline
         self._server.begin_batch()
-        self._server.pipeline.expire_sessions()
+        pipeline.expire_sessions()
         self._server.end_batch()
+        if isinstance(pipeline, OrderingPipeline):
+            await self._until_closed(pipeline)
+
+    async def _until_closed(self, pipeline: OrderingPipeline) -> None:
+        """Wait until sessions that have expired are gone, with their nodes: a test looks at the tree next.
+
+        A leader without a quorum does not get that far, and is not waited for longer than a while.
+        """
+        for _ in range(int(CLOSING_SECONDS_MAX / POLL_SECONDS)):
+            if not any(session.is_closing for session in pipeline.sessions.by_id.values()):
+                break
+            await trio.sleep(POLL_SECONDS)
 
     async def _sessions(self) -> list[dict[str, object]]:
         tree, connections = self._server.tree, self._server.pipeline.connections
@@ -114,7 +153,10 @@ class Control:
 
         async with self._session() as session:
             for path, encoded in nodes.items():
-                await put(session, path, base64.b64decode(encoded))
+                try:
+                    await put(session, path, base64.b64decode(encoded))
+                except InvalidPath as invalid:
+                    raise Refused(f"{path!r}: {invalid}") from None
 
     async def _remove(self, path: str) -> None:
         """Delete a node and all that is below it, even if somebody goes on creating there."""

@@ -2,16 +2,21 @@
 
 import contextlib
 import itertools
+import os
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
+from . import forks
+from .child import log_tail
 from .errors import ServerError
 from .relay import HOST, Relay, reserve_port
-from .server import Server, Session
+from .server import Namespace, Server, Session, fresh_path
 
 LEADER_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.01
+ANY_ADDRESS = "0.0.0.0"
 
 T = TypeVar("T")
 
@@ -27,36 +32,54 @@ class Ensemble:
         if size < 1 or observers < 0:
             raise ValueError(f"size={size}, observers={observers}: at least one server must vote")
         config: Mapping[str, object] = server_options.pop("config", None) or {}
-        for option in ("port", "data_dir"):
-            if server_options.get(option):
-                raise ValueError(f"{option}=: each member has its own, so it cannot be set for an ensemble")
+        for option in ("port", "data_dir", "clientPort", "dataDir", "dataLogDir"):
+            if server_options.get(option) or config.get(option):
+                raise ValueError(f"{option}: each member has its own, so it cannot be set for an ensemble")
         self._ids = range(1, size + observers + 1)
         self._voters = size
         self._reconfig_enabled = str(config.get("reconfigEnabled", "")).lower() == "true"
-        self._ports = {member: (reserve_port(), reserve_port()) for member in self._ids}
+        self._has_majorities = not any(key.startswith(("group.", "weight.")) for key in config)
+        self._group_of = dict.fromkeys(self._ids, 0)  # members of different groups do not reach each other
+        self._ports: dict[int, tuple[socket.socket, socket.socket]] = {}
         self._links: dict[tuple[int, int], list[Relay]] = {}
+        self._members: list[Server] = []
+        self._pid = os.getpid()
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            self._make_links()
+            for member in self._ids:
+                self._members.append(Server(config={**self._lines(member), **config}, **server_options))
+                self._members[-1].join(self, member)
+            undo.pop_all()
+        forks.owners.add(self)
+
+    def _make_links(self) -> None:
+        for member in self._ids:
+            self._ports[member] = (reserve_port(), reserve_port())
         for one, other in itertools.permutations(self._ids, 2):
             self._links[one, other] = [Relay(), Relay()]
             for relay, port in zip(self._links[one, other], self._ports[other], strict=True):
                 relay.open(port.getsockname()[1])
-        self._members = [
-            Server(config={**self._lines(member), **config}, **server_options) for member in self._ids
-        ]
-        for member, server in zip(self._ids, self._members, strict=True):
-            server.data_dir.mkdir(parents=True, exist_ok=True)
-            (server.data_dir / "myid").write_text(f"{member}\n")
-            server.join(self)
+
+    def descriptors(self) -> Iterator[int]:
+        """What is open; see forks.py."""
+        return (port.fileno() for ports in self._ports.values() for port in ports)
 
     def _lines(self, member: int) -> dict[str, object]:
-        """The servers as one of them sees them: itself at its own ports, the others behind relays."""
+        """The servers as one of them sees them: itself at its own ports, the others behind relays.
+
+        A member tells the others where to call it back, and they would go there past the relays. So it says
+        "at any address", which is no place to go to; it listens on this machine alone nevertheless.
+        """
+        own_host = HOST if self._reconfig_enabled else ANY_ADDRESS
         lines: dict[str, object] = {"standaloneEnabled": "false"}
         for each in self._ids:
             if each == member:
-                quorum, election = (port.getsockname()[1] for port in self._ports[each])
+                host, ports = own_host, [port.getsockname()[1] for port in self._ports[each]]
             else:
-                quorum, election = (relay.port for relay in self._links[member, each])
+                host, ports = HOST, [relay.port for relay in self._links[member, each]]
             role = "participant" if each <= self._voters else "observer"
-            lines[f"server.{each}"] = f"{HOST}:{quorum}:{election}:{role}"
+            lines[f"server.{each}"] = f"{host}:{ports[0]}:{ports[1]}:{role}"
         if member > self._voters:
             lines["peerType"] = "observer"
         return lines
@@ -79,8 +102,15 @@ class Ensemble:
 
     @property
     def leader(self) -> Server | None:
-        """The member that leads and serves now."""
-        return next(iter(self._in_mode("leader")), None)
+        """The member that leads and serves now; not one that `partition` has cut off from a majority."""
+        leaders = [server for server in self._in_mode("leader") if self._may_lead(server)]
+        return next(iter(leaders), None)
+
+    def _may_lead(self, server: Server) -> bool:
+        """Whether it reaches most of the voters. One that does not gives up, but only after a while."""
+        group = self._group_of[self._members.index(server) + 1]
+        reached = sum(self._group_of[voter] == group for voter in self._ids[: self._voters])
+        return reached > self._voters // 2 or not self._has_majorities
 
     @property
     def followers(self) -> list[Server]:
@@ -115,7 +145,7 @@ class Ensemble:
             server.spawn()
         for server in self._members:
             server.wait_until_up()
-        self._wait(self._do_all_serve, LEADER_SECONDS_MAX)
+        self._wait_or_fail(self._do_all_serve)
         return self
 
     def _do_all_serve(self) -> bool:
@@ -125,13 +155,25 @@ class Ensemble:
         """Wait for one member, unless too few run to serve anybody."""
         running = sum(each.answers for each in self._members[: self._voters])
         if running > self._voters // 2:
-            self._wait(lambda: self._mode(server), LEADER_SECONDS_MAX)
+            self._wait_or_fail(lambda: self._mode(server))
+
+    def _wait_or_fail(self, condition: Callable[[], object]) -> None:
+        try:
+            self._wait(condition, LEADER_SECONDS_MAX)
+        except TimeoutError as failure:
+            raise ServerError(f"{failure}. The end of their logs:\n{self._log_tails()}") from None
+
+    def _log_tails(self) -> str:
+        return "\n".join(f"{server.hosts}\n{log_tail(server.log)}" for server in self._members)
 
     def stop(self) -> None:
         for server in self._members:
             server.stop()
 
     def close(self) -> None:
+        """Stop all members, give their ports back and, unless `keep` is set, delete their files."""
+        if os.getpid() != self._pid:
+            return  # a fork of the process that they belong to ends
         with contextlib.ExitStack() as stack:
             for relays in self._links.values():
                 for relay in relays:
@@ -175,19 +217,25 @@ class Ensemble:
                 "with reconfigEnabled members write down the addresses they were given, "
                 "and each was given others: no partitions"
             )
-        named = {id(server) for group in groups for server in group}
-        rest = [server for server in self._members if id(server) not in named]
-        place = {id(server): number for number, group in enumerate([*groups, rest]) for server in group}
-        for one, other in itertools.permutations(self._ids, 2):
-            is_cut = place[id(self._members[one - 1])] != place[id(self._members[other - 1])]
-            for relay in self._links[one, other]:
-                relay.silence(is_cut)
+        place: dict[int, int] = {}
+        for number, group in enumerate(groups, start=1):
+            for server in group:
+                if server not in self._members:
+                    raise ValueError(f"{server} is no member of this ensemble")
+                member = self._members.index(server) + 1
+                if place.setdefault(member, number) != number:
+                    raise ValueError(f"{server} cannot be in two groups")
+        self._cut({member: place.get(member, 0) for member in self._ids})
+
+    def _cut(self, group_of: dict[int, int]) -> None:
+        self._group_of = group_of
+        for (one, other), relays in self._links.items():
+            for relay in relays:
+                relay.silence(group_of[one] != group_of[other])
 
     def heal(self) -> None:
         """Mend all links; what was held back arrives now."""
-        for relays in self._links.values():
-            for relay in relays:
-                relay.silence(False)
+        self._cut(dict.fromkeys(self._ids, 0))
 
     def expire(self, session: int) -> None:
         self._members[0].expire(session)
@@ -203,7 +251,12 @@ class Ensemble:
         return self.wait_for_leader().sessions()
 
     @contextlib.contextmanager
-    def namespace(self) -> Iterator[Any]:
-        """As Server.namespace; its `hosts` name all members."""
-        with self.wait_for_leader().namespace() as namespace:
-            yield type(namespace)(f"{self.hosts}{namespace.path}", namespace.path)
+    def namespace(self) -> Iterator[Namespace]:
+        """As Server.namespace; its `hosts` name all members, and whoever leads in the end removes it."""
+        path = fresh_path()
+        self.load({path: b""})
+        try:
+            yield Namespace(f"{self.hosts}{path}", path)
+        finally:
+            if sum(server.answers for server in self._members[: self._voters]) > self._voters // 2:
+                self.wait_for_leader().ask("remove", path=path)

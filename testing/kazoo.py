@@ -55,6 +55,9 @@ class Cluster:
     def __iter__(self) -> Iterator[Server]:
         return iter([self._servers] if isinstance(self._servers, Server) else self._servers)
 
+    def __getitem__(self, index: int) -> Server:
+        return list(self)[index]
+
 
 def get_global_cluster() -> Cluster:
     """The cluster of this process, made when it is first asked for."""

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from .server import Namespace, Server
 
 _FIXTURES = {"zookeeper", "zookeeper_server", "zookeeper_ensemble", "make_zookeeper"}
-Running = list[Any]  # Servers and Ensembles
 
-_running = pytest.StashKey[Running]()
-_log_starts = pytest.StashKey[dict[int, int]]()  # by id of the server: how long its log was before the test
+_running = pytest.StashKey["list[Server]"]()  # members of ensembles included
+_log_starts = pytest.StashKey[dict[int, int]]()  # by id of the server: how much it had logged before the test
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    item.stash[_log_starts] = {id(server): len(server.log) for server in item.config.stash[_running]}
+    item.stash[_log_starts] = {id(server): server.log_size for server in item.config.stash[_running]}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -56,8 +55,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.failed and not _FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
         starts = item.stash.get(_log_starts, {})
         for server in item.config.stash[_running]:
-            text = server.log[starts.get(id(server), 0) :]
-            report.sections.append((f"log of ZooKeeper at {server.hosts}", text))
+            title = f"log of ZooKeeper at {server.hosts}"
+            if server.keep:
+                title += f", its data kept in {server.data_dir}"
+            report.sections.append((title, server.log_since(starts.get(id(server), 0))))
     return report
 
 
@@ -65,18 +66,22 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def _started(config: pytest.Config, server: Any) -> Iterator[Any]:
     """Start a Server or an Ensemble for the time of a fixture."""
     running = config.stash[_running]
-    running.append(server)
+    members = list(server) if hasattr(server, "__iter__") else [server]
+    running.extend(members)
     try:
         with server:
             yield server
     finally:
-        running.remove(server)
+        for member in members:
+            running.remove(member)
 
 
 def _options(request: pytest.FixtureRequest, **given: Any) -> dict[str, Any]:
     """What the test's marker says, the nearest first; what is given in the call beats it."""
     options: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers("zookeeper"))):
+        if marker.args:
+            raise pytest.UsageError(f"the marker zookeeper takes options by name alone, not {marker.args}")
         options |= marker.kwargs
     return {"keep": request.config.getoption("--zookeeper-keep")} | options | given
 

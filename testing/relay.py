@@ -5,7 +5,8 @@ dead, and no other process can take it. Behind the relay the server listens wher
 The port is held by a socket that never listens; a second socket on the same port (SO_REUSEPORT) listens
 while somebody is to be let in. So a connection is refused at once while nobody is.
 
-All relays of a process share one thread, which starts with the first of them.
+All relays of a process share one thread, which starts with the first of them. A process that was forked from
+this one has neither that thread nor, thanks to forks.py, any of the sockets.
 
 Invariants, of the thread's side:
   1. Bytes leave in the order in which they came, none before its time is due.
@@ -17,18 +18,23 @@ import collections
 import errno
 import heapq
 import itertools
+import os
 import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
+
+from . import forks
+from .errors import ServerError
 
 HOST = "127.0.0.1"
 HELD_BYTES_MAX = 4 * 1024 * 1024
 RECEIVE_BYTES = 64 * 1024
 BACKLOG = 1024
 CALL_SECONDS_MAX = 30.0
+NO_FILES_SECONDS = 0.05  # until the next try to accept, while this process may open no more files
 _UNDER_WAY = (0, errno.EINPROGRESS)
 
 T = TypeVar("T")
@@ -137,8 +143,12 @@ class Link:
             if outgoing.due <= now:
                 mask |= selectors.EVENT_WRITE
             else:
-                self._loop.wake_at(outgoing.due, self)
+                self._loop.wake_at(outgoing.due, self._update_if_open)
         return mask
+
+    def _update_if_open(self) -> None:
+        if self in self.relay.links:
+            self.update()
 
     def _ask(self, end: socket.socket, mask: int) -> None:
         before, self._masks[end] = self._masks[end], mask
@@ -157,34 +167,36 @@ class Link:
             end.close()
         self.relay.links.discard(self)
 
+    def descriptors(self) -> list[int]:
+        return [end.fileno() for end in self._ends]
+
 
 class Relay:
     """One port of a test. Any thread may call any method, which has taken effect when it returns."""
 
     def __init__(self, port: int = 0) -> None:
-        self._reservation = _bound(port)
+        self._reservation = reserve_port(port)
         self.port: int = self._reservation.getsockname()[1]
         self.is_silent = False
         self.delay_seconds = 0.0
         self.links: set[Link] = set()
         self._listener: socket.socket | None = None
-        self.target_port = 0
+        self._process: _Process | None = None
+        self._target_port = 0
         self._loop = relay_loop()
+        forks.owners.add(self)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether connections are let in."""
-        return self._listener is not None
-
-    def open(self, target_port: int) -> None:
-        """Let connections in, and pass them on to a port of this machine."""
+    def open(self, target_port: int, pid: int | None = None) -> None:
+        """Let connections in, and pass them on to a port of this machine, while the process `pid` lives."""
 
         def begin() -> None:
-            self.target_port = target_port
+            self._target_port = target_port
             if self._listener is None:
-                self._listener = _bound(self.port)
+                self._listener = _bound(self.port, socket.SO_REUSEPORT, socket.SO_REUSEADDR)
+                self._listener.setblocking(False)
                 self._listener.listen(BACKLOG)
-                self._loop.selector.register(self._listener, selectors.EVENT_READ, self)
+                self._listen()
+            self._watch(pid)
 
         self._loop.call(begin)
 
@@ -225,28 +237,95 @@ class Relay:
         self.refuse()
         self._reservation.close()
 
+    def descriptors(self) -> Iterator[int]:
+        """What is open; see forks.py."""
+        yield self._reservation.fileno()
+        if self._listener is not None:
+            yield self._listener.fileno()
+        if self._process is not None:
+            yield self._process.fileno()
+        for link in self.links:
+            yield from link.descriptors()
+
+    # -- in the relays' thread
+
+    def _listen(self) -> None:
+        if self._listener is not None:
+            self._loop.selector.register(self._listener, selectors.EVENT_READ, self)
+
     def _stop_listening(self) -> None:
         if self._listener is not None:
-            self._loop.selector.unregister(self._listener)
+            if self._listener in self._loop.selector.get_map():
+                self._loop.selector.unregister(self._listener)
             self._listener.close()
             self._listener = None
+        self._watch(None)
+
+    def _watch(self, pid: int | None) -> None:
+        """Refuse connections once this process ends, and no longer heed the one before it."""
+        if self._process is not None:
+            self._process.close()
+        self._process = _Process.watched(pid, self) if pid is not None else None
+
+    def process_ended(self) -> None:
+        self._stop_listening()
+        for link in list(self.links):
+            link.close()
 
     def ready(self, listener: socket.socket, _mask: int) -> None:
-        """Somebody connects; in the relays' thread."""
+        """Somebody connects."""
         try:
             client, _ = listener.accept()
+        except OSError as failure:
+            if failure.errno in (errno.EMFILE, errno.ENFILE):
+                self._loop.selector.unregister(listener)
+                self._loop.wake_at(time.monotonic() + NO_FILES_SECONDS, self._listen_again(listener))
+            return  # else it is gone again
+        try:
+            server = socket.socket()
         except OSError:
-            return  # gone again
-        server = socket.socket()
+            client.close()
+            return
         for end in (client, server):
             end.setblocking(False)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link = Link(self._loop, self, client, server)
         self.links.add(link)
-        if server.connect_ex((HOST, self.target_port)) not in _UNDER_WAY:
+        if server.connect_ex((HOST, self._target_port)) not in _UNDER_WAY:
             link.close()
         else:
             link.update()
+
+    def _listen_again(self, listener: socket.socket) -> Callable[[], None]:
+        return lambda: self._listen() if self._listener is listener else None
+
+
+class _Process:
+    """The process behind a relay, as a file that can be read once it has ended."""
+
+    def __init__(self, descriptor: int, relay: Relay, loop: "RelayLoop") -> None:
+        self._descriptor = descriptor
+        self._relay = relay
+        self._loop = loop
+        loop.selector.register(self, selectors.EVENT_READ, self)
+
+    @classmethod
+    def watched(cls, pid: int, relay: Relay) -> "_Process | None":
+        """None where the system cannot do it: a server that dies by itself is then noticed later."""
+        try:
+            return cls(os.pidfd_open(pid), relay, relay_loop())
+        except (AttributeError, OSError):
+            return None
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def ready(self, _process: object, _mask: int) -> None:
+        self._relay.process_ended()
+
+    def close(self) -> None:
+        self._loop.selector.unregister(self)
+        os.close(self._descriptor)
 
 
 class RelayLoop:
@@ -255,18 +334,21 @@ class RelayLoop:
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
         self._calls: collections.deque[Callable[[], None]] = collections.deque()
-        self._alarms: list[tuple[float, int, Link]] = []
+        self._alarms: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._waker, self._woken = socket.socketpair()
         self._woken.setblocking(False)
         self.selector.register(self._woken, selectors.EVENT_READ, None)
-        self._thread = threading.Thread(target=self._run, name="triokeeper-relays", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, name="triokeeper-relays", daemon=True).start()
+        forks.owners.add(self)
+
+    def descriptors(self) -> list[int]:
+        """What is open; see forks.py."""
+        own = [self._waker.fileno(), self._woken.fileno()]
+        return own + ([self.selector.fileno()] if hasattr(self.selector, "fileno") else [])
 
     def call(self, action: Callable[[], T]) -> T:
-        """Run something in the relays' thread and return what it does."""
-        if threading.current_thread() is self._thread:
-            return action()
+        """Run something in the relays' thread, from any other, and return what it does."""
         is_done = threading.Event()
         values: list[T] = []
         failures: list[BaseException] = []
@@ -286,20 +368,24 @@ class RelayLoop:
             raise failures[0]
         return values[0]
 
-    def wake_at(self, due: float, link: Link) -> None:
-        heapq.heappush(self._alarms, (due, next(self._numbers), link))
+    def wake_at(self, due: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._alarms, (due, next(self._numbers), action))
 
     def _run(self) -> None:
         while True:
             for key, mask in self.selector.select(self._seconds_to_wait()):
                 if key.data is None:
                     self._answer_calls()
-                elif key.fileobj in self.selector.get_map():  # closed earlier in this round otherwise
+                elif self._is_registered(key.fd, key.fileobj):
                     key.data.ready(key.fileobj, mask)
             while self._alarms and self._alarms[0][0] <= time.monotonic():
-                _, _, link = heapq.heappop(self._alarms)
-                if link in link.relay.links:
-                    link.update()
+                _, _, action = heapq.heappop(self._alarms)
+                action()
+
+    def _is_registered(self, descriptor: int, file: object) -> bool:
+        """Whether it still is: in the same round it may have been closed, and its number used again."""
+        current = self.selector.get_map().get(descriptor)
+        return current is not None and current.fileobj is file
 
     def _seconds_to_wait(self) -> float | None:
         return max(0.0, self._alarms[0][0] - time.monotonic()) if self._alarms else None
@@ -310,29 +396,53 @@ class RelayLoop:
             self._calls.popleft()()
 
 
-_loops: list[RelayLoop] = []
-_loops_lock = threading.Lock()
+class _Current:
+    """The loop of this process, made when it is first needed."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """A fork does not have the thread, and maybe another thread holds the lock for ever."""
+        self.loop: RelayLoop | None = None
+        self.lock = threading.Lock()
+
+
+_current = _Current()
+os.register_at_fork(after_in_child=_current.forget)
 
 
 def relay_loop() -> RelayLoop:
     """The one of this process."""
-    with _loops_lock:
-        if not _loops:
-            _loops.append(RelayLoop())
-        return _loops[0]
+    with _current.lock:
+        if _current.loop is None:
+            _current.loop = RelayLoop()
+        return _current.loop
 
 
-def _bound(port: int) -> socket.socket:
+def reserve_port(port: int = 0) -> socket.socket:
+    """Take a port, any free one if it is 0, that nobody else gets until this socket is closed.
+
+    Whoever is to listen there binds it with SO_REUSEPORT, which lets the same user's sockets share a port. So
+    the check that nobody has it comes first, with a socket that shares it only with connections that linger.
+    """
+    try:
+        if port:
+            _bound(port, socket.SO_REUSEADDR).close()
+        return _bound(port, socket.SO_REUSEPORT)
+    except OSError as failure:
+        raise ServerError(
+            f"port {port} of {HOST} cannot be had: {failure.strerror}; choose another, or 0 for any free one"
+        ) from None
+
+
+def _bound(port: int, *options: int) -> socket.socket:
     sock = socket.socket()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    for option in options:
+        sock.setsockopt(socket.SOL_SOCKET, option, 1)
     try:
         sock.bind((HOST, port))
     except OSError:
         sock.close()
         raise
     return sock
-
-
-def reserve_port() -> socket.socket:
-    """A port that nobody else gets until this socket is closed; a server binds it with SO_REUSEPORT."""
-    return _bound(0)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from docker.client import DockerClient
-from docker_containers import Box, Lab, open_lab
 
 from scripts.docker_engine import engine
 from scripts.docker_image import IMAGE, build_image
+from support.docker_containers import Box, Lab, open_lab
 
 # The docker package leaves sockets to the garbage collector, which finds them in whichever test it likes.
 _LEFT_OPEN = (

@@ -5,14 +5,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-import session_client as wire
-from differential_values import SUPER_DIGEST
-from disk_exchange_load import SESSION_MS, authenticate, catalogue
-from docker_containers import Lab
-from session_client import SessionClient
-from whole_tree import Seen, differences, read_tree
-from zk_reference import OLDER_RELEASES
-from zk_servers import SMALL_FLAGS, start_reference
+
+from support import session_client as wire
+from support.docker_containers import Lab
+from support.reference import OLDER_RELEASES
+from support.sample_data import SESSION_MS, authenticate, catalogue
+from support.servers import SMALL_FLAGS, start_reference
+from support.session_client import SessionClient
+from support.super_user import SUPER_DIGEST
+from support.whole_tree import Seen, differences, read_tree
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600, func_only=True)]
 

@@ -1,8 +1,9 @@
 """The script with three Kazoo processes, on a container."""
 
 import pytest
-from docker_containers import Lab
-from leader_election import CANDIDATES, run_election
+
+from recipes.leader_election import CANDIDATES, run_election
+from support.docker_containers import Lab
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300, func_only=True)]
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from docker.client import DockerClient
-from docker_containers import Box, Lab, server_lines, wait_for
-from kazoo_load import counting, kazoo_client
-from zk_servers import free_ports
+
+from support.docker_containers import Box, Lab, server_lines, wait_for
+from support.kazoo_load import counting, kazoo_client
+from support.servers import free_ports
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900, func_only=True)]
 

@@ -5,10 +5,11 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
-from docker_containers import Box, Lab
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import make_digest_acl
+
+from support.docker_containers import Box, Lab
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600, func_only=True)]
 

@@ -2,7 +2,8 @@
 
 import pytest
 from docker.client import DockerClient
-from docker_containers import Box, Lab
+
+from support.docker_containers import Box, Lab
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600, func_only=True)]
 

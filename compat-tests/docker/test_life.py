@@ -6,12 +6,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-import session_client as wire
-from docker_containers import HOST, Box, Lab, wait_for
 from kazoo.client import KazooClient
-from session_client import SessionClient
 
 from scripts.docker_engine import install_packages
+from support import session_client as wire
+from support.docker_containers import HOST, Box, Lab, wait_for
+from support.session_client import SessionClient
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600, func_only=True)]
 

@@ -1,7 +1,8 @@
 """The variables, paths and commands of Bitnami's and Confluent's images: rows 60 and 61 of the checklist."""
 
 import pytest
-from docker_containers import HOST, Lab, wait_for
+
+from support.docker_containers import HOST, Lab, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600, func_only=True)]
 

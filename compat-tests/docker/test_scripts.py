@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from docker_containers import Box, Ended, Lab, wait_for
 from kazoo.client import KazooClient
-from zk_reference import find_reference
-from zkcli_processes import command_line
+
+from support.docker_containers import Box, Ended, Lab, wait_for
+from support.reference import find_reference
+from tools.zkcli.processes import command_line
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600, func_only=True)]
 
@@ -141,7 +142,7 @@ def test_row_20_an_interactive_shell(lab: Lab) -> None:
         assert shell.wait_until_ended() == 0
 
 
-TELEGRAF = Path(__file__).parents[1] / "go" / "telegraf"
+TELEGRAF = Path(__file__).with_name("telegraf")
 
 
 def test_row_35_telegraf_parses_what_monitors_ask_for(served: Box, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from docker_containers import Box, Lab
+
+from support.docker_containers import Box, Lab
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600, func_only=True)]
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from zk_servers import Server, start_server
 
 from client import requests
 from client.blocking_session import BlockingSession, run_to_end
@@ -15,6 +14,7 @@ from client.errors import ConnectionLost, NoNode, ServerError, SessionExpired
 from client.events import State
 from client.paths import Chroot
 from jute.opcodes import CreateMode
+from support.servers import Server, start_server
 from tests.client.pure_talk import accepted, answer
 
 WHOLE = Chroot()

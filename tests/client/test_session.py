@@ -6,13 +6,13 @@ import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
-from zk_servers import Server, start_server
 
 from client.errors import AuthFailed, ConnectionLost, NoNode, ServerError, SessionExpired
 from client.events import State, WatchedEvent
 from client.multi import Create, GetData, SetData
 from client.session import Session, open_session
 from jute.opcodes import AddWatchMode, CreateMode, EventType, KeeperState, WatcherType
+from support.servers import Server, start_server
 from tests.client.pure_talk import accepted, answer
 from tests.client.stream_servers import Network, Served, be_silent, hang_up, saying
 

@@ -166,3 +166,13 @@ def test_else_the_pure_one_and_one_line_of_the_log_tells_why(outcome: str, told:
     assert "pure Python" in warning
     assert told in warning
     assert "remedy='make run again with a C compiler" in warning
+
+
+def test_a_compiler_that_dies_without_a_word_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does that the system kills for want of memory."""
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+
+    with pytest.raises(CompilationFailed, match="ended with code 1 and said nothing"):
+        compiling.build_extensions(tmp_path)

@@ -10,7 +10,12 @@ from scripts.compile_hot_modules import CompilationFailed, CompilerUnavailable
 
 
 @pytest.mark.parametrize(
-    "failure", [CompilerUnavailable("no C compiler"), CompilationFailed("error: no luck")]
+    "failure",
+    [
+        CompilerUnavailable("no C compiler"),
+        CompilationFailed("error: no luck"),
+        OSError(30, "Read-only file system", "build"),
+    ],
 )
 def test_a_wheel_is_pure_where_the_modules_cannot_be_compiled(
     failure: Exception, monkeypatch: pytest.MonkeyPatch

@@ -13,9 +13,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from jute.framing import frame
 from jute.quorum_records import Initiation, decode_initiation, encode_initiation
+from persistence.open_files import strangers_max
 from quorum.election_links import (
     HALF_OPEN_MAX,
     KNOCK_PATIENCE_S,
+    STRANGERS_MAX,
     UNCONFIRMED_S,
     ElectionLinks,
     LinkSettings,
@@ -132,13 +134,16 @@ async def test_a_link_is_given_up_soon_once_nothing_is_confirmed(
 ) -> None:
     """Else a server that was cut off for a minute is heard again half a minute after it is not."""
     limits: list[float] = []
+    repeated_soon: list[trio.abc.Stream] = []
     monkeypatch.setattr("quorum.election_links.give_up_after", lambda _, seconds: limits.append(seconds))
+    monkeypatch.setattr("quorum.election_links.repeat_soon", repeated_soon.append)
     await two.call(3)
     listener = await two.listen_as(ADDRESS_1)
     two.links.send(1, b"vote")
     await listener.accept()
     await wait_all_tasks_blocked()
     assert limits == [UNCONFIRMED_S, UNCONFIRMED_S]
+    assert len(repeated_soon) == 2
 
 
 async def test_it_is_told_whether_a_server_speaks_from_its_own_address(
@@ -331,6 +336,17 @@ async def test_a_server_that_is_not_listed_is_heard_and_answered(two: Two, autoj
     two.links.send(9, b"vote")
     await wait_all_tasks_blocked()
     assert two.links._peers.keys() <= {1, 3}
+
+
+async def test_only_so_many_servers_that_nobody_lists(two: Two, autojump_clock: MockClock) -> None:
+    """A listed server is let in however many there are."""
+    limit = round(strangers_max(STRANGERS_MAX))
+    strangers = [await two.call(10 + number) for number in range(limit)]
+    one_too_many = await two.call(10 + limit)
+    assert await read(one_too_many) == b""
+    assert await read(strangers[0]) == b"nothing"
+    await two.call(3, also=frame(b"vote"))
+    assert two.told.received_ == [(3, b"vote")]
 
 
 REFUSED = {

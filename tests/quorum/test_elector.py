@@ -146,6 +146,23 @@ async def test_votes_that_come_while_we_are_about_to_look_are_not_lost(
     assert servers.leaders() == {1: 2}
 
 
+async def test_who_has_looked_for_long_decides_as_soon_as_one_who_has_not(
+    servers: Servers, autojump_clock: MockClock
+) -> None:
+    """200 ms after the vote that makes a quorum, not only when our own vote is to be repeated: that is every
+    2 s by now."""
+    servers.network.silent |= {"zoo2", "zoo3"}
+    await servers.start(1)
+    servers.nursery.start_soon(servers.look, {1: 7})
+    await trio.sleep_until(10.1)
+    vote = Notification(ServerState.LOOKING, 2, 9, 1, 1, config_text(THREE))
+    servers.electors[1].received(2, encode_notification(vote), is_first=True, is_at_home=True)
+    await trio.sleep(0.19)
+    assert servers.leaders() == {}
+    await trio.sleep(0.02)
+    assert servers.leaders() == {1: 2}
+
+
 async def test_an_election_that_is_cancelled_can_be_started_again(
     servers: Servers, autojump_clock: MockClock
 ) -> None:

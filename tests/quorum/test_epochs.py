@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from persistence.epoch_files import read_epoch
 from persistence.errors import DataDirError
-from quorum.epochs import EpochKeeper
+from quorum.epochs import EPOCH_MAX, EPOCH_STEP_MAX, EpochKeeper
 from tests.persistence.memory_disk import Killed, MemoryDisk
 
 DATA = Path("/data/version-2")
@@ -40,6 +40,16 @@ def test_promises_are_kept_over_a_restart() -> None:
     epochs = epochs_on(disk)
     assert (epochs.accepted, epochs.current) == (5, 3)
     assert [read_epoch(disk, DATA, name) for name in ("acceptedEpoch", "currentEpoch")] == [5, 3]
+
+
+def test_an_epoch_is_believed_within_a_bounded_step_and_while_another_can_follow() -> None:
+    epochs = epochs_on(fresh())
+    assert epochs.can_be_true(EPOCH_STEP_MAX)
+    assert not epochs.can_be_true(EPOCH_STEP_MAX + 1)
+    assert not epochs.can_be_true(-1)
+    epochs.accept(EPOCH_MAX - 2)
+    assert epochs.can_be_true(EPOCH_MAX - 1)
+    assert not epochs.can_be_true(EPOCH_MAX)
 
 
 def test_to_enter_the_epoch_one_is_in_writes_nothing() -> None:

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import attrs
@@ -141,7 +140,6 @@ def started(folder: Path, servers: int = 1, observers: int = 0) -> Iterator[Dev]
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
-        preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),  # these tests may run under nohup
     )
     with process:
         try:

@@ -1,6 +1,6 @@
 """What the differential test against Apache ZooKeeper found, each finding as a test of its own.
 
-The long way to look for more is compat-tests/differential.py.
+The long way to look for more is `make compat-differential`.
 """
 
 from struct import unpack_from

@@ -57,6 +57,18 @@ def test_console_lines_are_coloured_and_sort_their_fields(capsys: pytest.Capture
     )
 
 
+def test_no_text_from_outside_commands_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor does it begin a line. What a client names, a scheme or a path, is in the log as it came."""
+    configure_logging("console")
+
+    log.info("a\n\x1b[2Jb", path="/\x1b]0;title\x07", end="/\u2028", code=b"\x1b", why=OSError(1, "\x9b2J"))
+
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    assert "a\\n\\x1b[2Jb" in out
+    assert re.sub(r"\x1b\[\d+m", "", out).removesuffix("\n").isprintable()
+
+
 @pytest.mark.parametrize(("level", "colour"), [("debug", 32), ("info", 32), ("warning", 33), ("error", 31)])
 def test_each_level_has_its_colour(level: Level, colour: int, capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("console", "debug")

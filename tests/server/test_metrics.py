@@ -96,6 +96,7 @@ def test_counted_things_appear_under_their_names() -> None:
     stats.connections_idle = 3
     stats.sessions_renewed = 4
     stats.sessions_expired = 5
+    stats.digest_mismatches = 6
     stats.bytes_sent, stats.watch_bytes, stats.word_bytes = 100, 32, 8
     values = values_of(server)
     assert values["connection_request_count"] == 1
@@ -103,6 +104,7 @@ def test_counted_things_appear_under_their_names() -> None:
     assert values["sessionless_connections_expired"] == 3
     assert values["connection_revalidate_count"] == 4
     assert values["stale_sessions_expired"] == 5
+    assert values["digest_mismatches_count"] == 6
     assert (values["response_bytes"], values["watch_bytes"]) == (60, 32)
 
 

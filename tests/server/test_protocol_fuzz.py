@@ -2,15 +2,15 @@
 
 Bytes arrive in any pieces, transactions become durable when chance will have it, clients read or do not, and
 go as they please. Nothing may be raised, nothing but whole frames may come out, and in the end nothing may
-be left: the live server is fuzzed by compat-tests/fuzz.py, where leaks of this kind would take hours to show.
+be left: the live server is fuzzed by `make fuzz`, where leaks of this kind would take hours to show.
 """
 
 from random import Random
 from struct import unpack_from
 
 import pytest
-from fuzz_frames import Frames, hello
 
+from faults.fuzz.frames import Frames, hello
 from server.client_protocol import CLOSED, OUT_PAUSE_BYTES, ClientConnection
 from server.pipeline import Limits
 from tests.server.one_server import OneServer

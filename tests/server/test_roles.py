@@ -40,6 +40,20 @@ def error_of(client: Client) -> int:
     return err
 
 
+# -- digests
+
+
+def test_a_learner_counts_transactions_that_do_not_lead_to_the_leaders_tree() -> None:
+    ensemble = ToyEnsemble()
+    wrong, right = ensemble.learners
+    wrong.tree.digest ^= 1
+    client = ensemble.leader.connect()
+    before = wrong.state.stats.digest_mismatches
+    client.ask(OpCode.CREATE, create("/a"))
+    assert wrong.state.stats.digest_mismatches == before + 1
+    assert right.state.stats.digest_mismatches == 0
+
+
 # -- sessions
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 
@@ -18,7 +19,8 @@ from tests.sim.plants import NAMES, planted
 from tests.sim.scenario import draw_scenario
 from tests.sim.simulation import Report, simulate
 
-REAL_SECONDS_MAX = 300
+CPU_SECONDS_MAX = 200  # for one seed
+LOOK_EVERY_S = 60.0
 PROGRESS_EVERY = 50
 
 
@@ -36,17 +38,31 @@ def run_seed(
         _log_everything()
     else:
         log.least = "critical"
-    signal.signal(signal.SIGALRM, partial(_hangs, seed))
-    signal.alarm(REAL_SECONDS_MAX)
+    with ends_in_time(seed), planted(plant):
+        return simulate(scenario, print if is_traced else None)
+
+
+@contextmanager
+def ends_in_time(seed: int) -> Iterator[None]:
+    """Raise RuntimeError if a seed uses too much CPU time, or none at all between two looks: then it waits
+    for ever. Real time alone says nothing: the machine may be busy, or we may be stopped for a while."""
+    started = last = time.process_time()
+    idle_looks = 0
+
+    def look(signum: int, frame: FrameType | None) -> None:
+        nonlocal last, idle_looks
+        now = time.process_time()
+        idle_looks = idle_looks + 1 if now - last < 0.01 else 0
+        last = now
+        if idle_looks == 2 or now > started + CPU_SECONDS_MAX:
+            raise RuntimeError(f"seed {seed} does not end")
+
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, LOOK_EVERY_S, LOOK_EVERY_S)
     try:
-        with planted(plant):
-            return simulate(scenario, print if is_traced else None)
+        yield
     finally:
-        signal.alarm(0)
-
-
-def _hangs(seed: int, signum: int, frame: FrameType | None) -> None:
-    raise RuntimeError(f"seed {seed} does not end")
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _log_everything() -> None:

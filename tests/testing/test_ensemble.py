@@ -1,10 +1,14 @@
 """Several servers for tests: a lost leader, partitions, and sessions that expire on any of them."""
 
+import gc
+import os
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from testing import ensemble as ensemble_module
 from testing.ensemble import Ensemble
 from testing.errors import ServerError
 from tests.testing.stories import kazoo, wait_until
@@ -31,6 +35,7 @@ def test_what_was_acknowledged_survives_the_leader(ensemble: Ensemble) -> None:
     assert ensemble.wait_for_leader() is not leader
     assert set(acknowledged) <= ensemble.tree("/log").keys()
     leader.start()
+    assert leader in ensemble.followers  # it serves when start returns
     assert set(acknowledged) <= leader.tree("/log").keys()
 
 
@@ -75,8 +80,52 @@ def test_no_partition_where_members_write_down_what_they_were_told() -> None:
     ensemble.close()
 
 
-def test_options_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least one server must vote"):
-        Ensemble(size=0)
-    with pytest.raises(ValueError, match="data_dir"):
-        Ensemble(data_dir="/somewhere")
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"size": 0}, "at least one server must vote"),
+        ({"observers": -1}, "at least one server must vote"),
+        ({"data_dir": "/somewhere"}, "data_dir: each member has its own"),
+        ({"port": 2181}, "port: each member has its own"),
+        ({"config": {"dataDir": "/somewhere"}}, "dataDir: each member has its own"),
+        ({"config": {"clientPort": 2181}}, "clientPort: each member has its own"),
+        ({"tls": True}, "tls=True"),
+        ({"tick_time": -1}, "tick_time=-1"),
+    ],
+)
+def test_options_that_make_no_sense_leave_nothing_behind(options: dict[str, Any], complaint: str) -> None:
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ValueError, match=complaint):
+        Ensemble(**options)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_leader_that_is_cut_off_is_no_leader(ensemble: Ensemble) -> None:
+    """It takes a while until it gives up; meanwhile the test waits for the next one."""
+    before = ensemble.leader
+    assert before is not None
+    with ensemble.namespace() as namespace:
+        ensemble.partition([before])
+        assert ensemble.leader is not before
+        assert ensemble.wait_for_leader() is not before
+        ensemble.load({f"{namespace.path}/a": b""})
+    assert namespace.path not in ensemble.tree()
+    ensemble.heal()
+    wait_until(lambda: before in ensemble.followers)
+    with pytest.raises(ValueError, match="None is no member"):
+        ensemble.partition([None])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="two groups"):
+        ensemble.partition([before], [ensemble[0], ensemble[1], ensemble[2]])
+    assert len(ensemble.followers) == 2
+
+
+def test_members_that_cannot_serve_say_why() -> None:
+    with pytest.raises(ServerError, match=r"(?s)server ended with code 2.*syncLimit=soon"):
+        Ensemble(size=1, config={"syncLimit": "soon"}).__enter__()
+
+
+def test_an_ensemble_that_elects_nobody_in_time_shows_its_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ensemble_module, "LEADER_SECONDS_MAX", -1.0)
+    with pytest.raises(ServerError, match=r"(?s)no quorum within .*The end of their logs:.*\[myid:1\]"):
+        Ensemble(size=2).__enter__()

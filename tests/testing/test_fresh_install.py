@@ -40,7 +40,7 @@ def test_five_lines_are_green(python: Path, tmp_path: Path) -> None:
 
     done = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
 
-    assert done.stdout.splitlines()[-1].startswith("1 passed"), done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("1 passed in"), done.stdout + done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"test_it.py", "__pycache__"}
 
 

@@ -1,6 +1,7 @@
 """The pytest plug-in, in runs of pytest of its own."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,15 +49,41 @@ def test_each_test_has_a_part_of_the_tree_to_itself(tmp_path: Path) -> None:
     assert "2 passed" in finished.stdout, finished.stdout
 
 
-def test_a_failing_test_shows_what_the_server_logged(tmp_path: Path) -> None:
+def test_a_failing_test_shows_what_its_servers_logged_while_it_ran(tmp_path: Path) -> None:
+    """And, if they are kept, where their data is. One that needs no server shows nothing."""
     test = """
+import pytest
+
+def test_before(zookeeper_server):
+    zookeeper_server.load({"no-slash": b""})
+
 def test_it(zookeeper_server):
     zookeeper_server.restart()
     assert False, zookeeper_server.data_dir
+
+def test_without():
+    assert False
+
+@pytest.mark.zookeeper("positional")
+def test_marked(make_zookeeper):
+    make_zookeeper()
 """
-    finished = run_pytest(tmp_path, test)
-    assert "log of ZooKeeper at 127.0.0.1:" in finished.stdout
-    assert "PrepRequestProcessor (sid:0) started" in finished.stdout
+    finished = run_pytest(tmp_path, test, "--zookeeper-keep")
+    shown = dict(zip(("before", "it", "without", "marked"), finished.stdout.split("\n____")[1:], strict=True))
+    assert "log of ZooKeeper at 127.0.0.1:" in shown["before"]
+    assert "log of ZooKeeper at 127.0.0.1:" in shown["it"]
+    assert shown["it"].count("PrepRequestProcessor (sid:0) started") == 1
+    assert "log of ZooKeeper" not in shown["without"]
+    assert "takes options by name alone, not ('positional',)" in shown["marked"]
+    data = re.search(r"its data kept in (\S+)/data", shown["it"])
+    assert data is not None
+    shutil.rmtree(data[1])
+
+
+def test_hosts_that_are_none_are_named(tmp_path: Path) -> None:
+    finished = run_pytest(tmp_path, "def test_it(zookeeper): pass", "--zookeeper-hosts=127.0.0.1:foo")
+    assert "at 127.0.0.1:foo: 127.0.0.1:foo: the port 'foo' is no number" in finished.stdout
+    assert 'File "' not in finished.stdout
 
 
 def test_a_server_that_is_there_already_serves_the_same_tests(tmp_path: Path) -> None:

@@ -4,11 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
 
 from tests.testing.stories import wait_until
+
+ROOT = Path(__file__).parents[2]
 
 ASYNCIO = """
 import asyncio
@@ -110,6 +114,8 @@ def test_a_project_with_packages_of_our_names_keeps_them(tmp_path: Path) -> None
     for name in ("server", "eventlog", "jute", "quorum", "persistence", "client", "testing"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("OWNER = 'the project'\n")
+    for name in ("trio", "attr", "click"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not the one that the server needs')\n")
     program = (
         BODY + "use()\nimport server, client, testing\nprint(server.OWNER, client.OWNER, testing.OWNER)\n"
     )
@@ -123,3 +129,35 @@ def test_a_project_with_packages_of_our_names_keeps_them(tmp_path: Path) -> None
         check=False,
     )
     assert finished.stdout.splitlines() == ["done", "the project the project the project"], finished.stderr
+
+
+def test_a_triokeeper_that_only_pythonpath_names_is_found(tmp_path: Path) -> None:
+    """As after `pip install --target`. The rest of the environment is not the server's either."""
+    places = os.pathsep.join([sysconfig.get_path("purelib"), str(ROOT)])
+    venv.create(tmp_path / "empty", symlinks=True)
+    finished = subprocess.run(
+        [tmp_path / "empty" / "bin" / "python", "-P", "-c", BODY + "use()"],
+        env=os.environ | {"PYTHONPATH": places, "PYTHONWARNINGS": "error", "PYTHONIOENCODING": "utf-16"},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert "done" in finished.stdout.decode("utf-16"), finished.stderr.decode("utf-16")
+
+
+def test_a_hostile_place_to_work_in(tmp_path: Path) -> None:
+    """No home, no standard input, no current directory, and hundreds of open files."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = f"""
+import os, resource
+os.chdir({str(gone)!r})
+os.rmdir({str(gone)!r})
+os.close(0)
+os.environ.pop("HOME", None)
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1500)]
+"""
+    finished = run_program(program + BODY + "use()")
+    assert finished.stdout == "done\n", finished.stderr

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from zk_servers import Server, start_server
 
+from support.servers import Server, start_server
 from tests.client.shell.cli_runner import Cli
 
 _numbers = count(1)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from zk_servers import CHECKOUT
 
 from client.status.command import status
 from client.status.members import parse_members
+from support.servers import CHECKOUT
 from tests.client.shell.cli_runner import Cli
 from tests.client.shell.test_shell_processes import COMMAND
 

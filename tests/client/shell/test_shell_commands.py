@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from zk_servers import Server
 
+from support.servers import Server
 from tests.client.shell.cli_runner import Cli
 
 

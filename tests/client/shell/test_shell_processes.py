@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from zk_servers import CHECKOUT, start_server
 
 from client.shell.completion import candidates
+from support.servers import CHECKOUT, start_server
 from tests.client.shell.cli_runner import Cli
 
 COMMAND = [sys.executable, "-c", "from server.command import main; main()", "cli"]

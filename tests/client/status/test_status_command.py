@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner, Result
-from zk_ensembles import Ensemble, start_ensemble
-from zk_servers import CHECKOUT, Server, start_server
 
 from client.status.command import status
+from support.ensembles import Ensemble, start_ensemble
+from support.servers import CHECKOUT, Server, start_server
 
 
 def run(*arguments: str) -> Result:

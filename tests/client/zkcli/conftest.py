@@ -4,7 +4,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from zkcli_worlds import World, Worlds, worlds_of
+
+from tools.zkcli.worlds import World, Worlds, worlds_of
 
 
 @pytest.fixture(scope="package")

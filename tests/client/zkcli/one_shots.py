@@ -5,10 +5,10 @@ from io import StringIO
 from typing import Self
 
 import trio
-from zkcli_processes import Answer, Running, split_events, start_process
 
 from client.zkcli.console import Console
 from client.zkcli.main import run
+from tools.zkcli.processes import Answer, Running, split_events, start_process
 
 
 class OneShot:

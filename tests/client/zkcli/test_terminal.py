@@ -13,8 +13,6 @@ from typing import Self
 import pytest
 import trio
 import trio.testing
-from zk_servers import CHECKOUT
-from zkcli_worlds import World
 
 from client.zkcli.command_words import parse_invocation
 from client.zkcli.console import Console
@@ -22,6 +20,8 @@ from client.zkcli.main import run
 from client.zkcli.prompting import candidates
 from client.zkcli.shell import Shell
 from client.zkcli.terminal import _enter
+from support.servers import CHECKOUT
+from tools.zkcli.worlds import World
 
 ANSWER_SECONDS_MAX = 60.0
 FANCY = "import sys; from client.zkcli.main import main; sys.exit(main(sys.argv[1:]))"

@@ -1,12 +1,12 @@
-"""zkCli answers as Apache's did when the transcripts were recorded; see compat-tests/test_zkcli.py."""
+"""zkCli answers as Apache's did when the transcripts were recorded; see compat-tests/tools/zkcli."""
 
 from pathlib import Path
 
 import pytest
-from zkcli_transcripts import assert_equal, transcribe
-from zkcli_worlds import TRANSCRIPTS, Worlds
 
 from tests.client.zkcli.one_shots import start_here
+from tools.zkcli.transcripts import assert_equal, transcribe
+from tools.zkcli.worlds import TRANSCRIPTS, Worlds
 
 
 @pytest.mark.usefixtures("utc")

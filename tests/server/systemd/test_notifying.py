@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 import trio
 from trio.testing import MockClock
-from zk_ensembles import prepare_ensemble
-from zk_servers import start_server
 
 from server.pipeline import Pipeline
 from server.systemd.notifying import ServiceManager, watchdog_seconds
+from support.ensembles import prepare_ensemble
+from support.servers import start_server
 from tests.captured_logs import capture_logs
 from tests.testing.stories import wait_until
 

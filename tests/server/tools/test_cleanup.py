@@ -1,4 +1,4 @@
-"""zkCleanup.sh: which files go, and what is said; bad arguments are in compat-tests/script_recordings.txt."""
+"""zkCleanup.sh: which files go, and what is said; bad arguments are in compat-tests/tools/."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where `zkServer.sh status` asks; the usual ways are in compat-tests/script_recordings.txt."""
+"""Where `zkServer.sh status` asks; the usual ways are in compat-tests/tools/script_recordings.txt."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""zkServer-initialize.sh: what is on disk afterwards; its output is in compat-tests/script_recordings.txt."""
+"""zkServer-initialize.sh: what is on disk afterwards; its output is in compat-tests/tools/."""
 
 from pathlib import Path
 

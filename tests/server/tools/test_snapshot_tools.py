@@ -1,6 +1,6 @@
 """zkSnapShotToolkit.sh, zkSnapshotComparer.sh and zkSnapshotRecursiveSummaryToolkit.sh on small snapshots.
 
-That their output is Apache's is shown by compat-tests/test_scripts.py; here is what each part of it means.
+That their output is Apache's is shown by compat-tests/tools; here is what each part of it means.
 """
 
 import gzip

@@ -1,0 +1,55 @@
+"""go-zookeeper/zk's own test suite, as it is released, with servers of either kind.
+
+The suite starts its servers by `zkServer.sh start-foreground zoo.cfg` from the folder in ZOOKEEPER_BIN_PATH.
+For Triokeeper that is a folder of its own scripts, for Apache ZooKeeper one with a script that starts Java.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from clients.programs import copied, tool
+from support.reference import find_reference
+from support.servers import SMALL_FLAGS, Kind
+from tools.installed_scripts import install_scripts
+
+MODULE: Final = "github.com/go-zookeeper/zk"
+SUITE_SECONDS_MAX: Final = 900
+OUTCOMES: Final = ("pass", "fail", "skip")
+
+
+def run_suite(kind: Kind, folder: Path) -> dict[str, str]:
+    """The outcome of each test by its name: pass, fail or skip. Raises ClientUnavailable."""
+    go = tool("go", "install Go, 1.21 or later")
+    scripts = install_scripts(folder) if kind == "triokeeper" else _apache_scripts(folder)
+    ended = subprocess.run(
+        [go, "test", "-mod=mod", "-count=1", "-json", f"-timeout={SUITE_SECONDS_MAX}s", MODULE],
+        cwd=copied(Path(__file__).parent, "go-client"),
+        env=os.environ | {"ZOOKEEPER_BIN_PATH": str(scripts)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=SUITE_SECONDS_MAX + 60,
+        check=False,
+        text=True,
+    )
+    told = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+    outcomes = {
+        each["Test"]: each["Action"] for each in told if "Test" in each and each["Action"] in OUTCOMES
+    }
+    assert outcomes, ended.stdout[-4000:]
+    return outcomes
+
+
+def _apache_scripts(folder: Path) -> Path:
+    reference = find_reference()
+    flags = (*SMALL_FLAGS, "-Dzookeeper.admin.enableServer=false")
+    command = shlex.join([reference.java, "-cp", reference.class_path, *flags])
+    script = folder / "zkServer.sh"
+    main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+    script.write_text(f'#!/bin/sh\nexec {command} $SERVER_JVMFLAGS {main} "$2"\n')
+    script.chmod(0o755)
+    return folder

@@ -1,0 +1,204 @@
+"""What passed on which server: a table for people, and the same for programs.
+
+    report.txt    the table that a run prints
+    report.html   the same, with every skipped and failed test and its reason
+    report.json   the same, for programs
+    junit.xml     is pytest's own (`--junitxml`)
+
+A row is a feature of one client or one folder of tests, a column a server. A test that takes a target counts
+for that target. One that compares both servers counts for both, one that is about Triokeeper alone for it.
+`write_tables` puts the counts into docs/COMPATIBILITY.md, so that nothing there is typed by hand.
+"""
+
+import datetime
+import html
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, get_args
+
+import attrs
+import pytest
+
+from support.targets import Target, TargetUnavailable
+
+Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
+COMPAT_TESTS: Final = Path(__file__).resolve().parents[1]
+COMPARED: Final = ("triokeeper", "reference")
+MARKS: Final[dict[Outcome, str]] = {"passed": "ok", "failed": "FAILED", "skipped": "-"}
+BEGIN, END = "<!-- written by make compat: begin -->", "<!-- written by make compat: end -->"
+
+
+@attrs.frozen
+class Result:
+    """One test on one server."""
+
+    suite: str  # the client, or the folder
+    feature: str
+    target: str
+    outcome: Outcome
+    reason: str = ""
+
+
+@attrs.define
+class Report:
+    """A pytest plug-in that collects the results of a run and writes them down at its end."""
+
+    folder: Path
+    targets: Sequence[Target]
+    docs: Path | None = None
+    results: list[Result] = attrs.field(factory=list)
+    _places: dict[str, tuple[str, str, tuple[str, ...]]] = attrs.field(factory=dict)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        for item in session.items:
+            if COMPAT_TESTS in item.path.parents:
+                self._places[item.nodeid] = (_suite_of(item), *self._feature_of(item))
+
+    def _feature_of(self, item: pytest.Item) -> tuple[str, tuple[str, ...]]:
+        name = str(getattr(item, "originalname", item.name)).removeprefix("test_").replace("_", " ")
+        callspec = getattr(item, "callspec", None)
+        if callspec is None:
+            own, ids = None, []
+        else:
+            own, ids = callspec.params.get("target"), [str(each) for each in callspec._idlist]
+        if own is not None:
+            ids.remove(own.name)
+        feature = ", ".join([name, *ids])
+        if own is not None:
+            return feature, (own.name,)
+        return feature, COMPARED[:1] if item.get_closest_marker("triokeeper_alone") else COMPARED
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.nodeid not in self._places or (report.when != "call" and report.passed):
+            return
+        suite, feature, targets = self._places[report.nodeid]
+        client = dict(report.user_properties).get("client")
+        reason = _reason_of(report)
+        for target in targets:
+            self.results.append(Result(str(client or suite), feature, target, report.outcome, reason))
+
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        columns = list(dict.fromkeys(result.target for result in self.results))
+        lines = [*table(self.results, columns), "", counts(self.results)]
+        (self.folder / "report.txt").write_text("\n".join(lines) + "\n")
+        (self.folder / "report.json").write_text(json.dumps(self.as_data(), indent=1) + "\n")
+        (self.folder / "report.html").write_text(page(self.results, columns, self.titles()))
+        if self.docs is not None:
+            write_tables(self.docs, self.results, self.titles())
+        print("", *lines, sep="\n", flush=True)
+
+    def titles(self) -> dict[str, str]:
+        """The servers of this run, with their versions."""
+        found = {}
+        for target in self.targets:
+            try:
+                found[target.name] = target.title()
+            except TargetUnavailable as reason:
+                found[target.name] = f"{target.name}: {reason}"
+        return found
+
+    def as_data(self) -> dict[str, object]:
+        return {
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "servers": self.titles(),
+            "results": [attrs.asdict(result) for result in self.results],
+        }
+
+
+def _suite_of(item: pytest.Item) -> str:
+    parts = item.path.relative_to(COMPAT_TESTS).parts
+    return "/".join(parts[:2]) if parts[0] in ("clients", "apps") and len(parts) > 2 else parts[0]
+
+
+def _reason_of(report: pytest.TestReport) -> str:
+    if report.skipped and isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2]).removeprefix("Skipped: ")
+    return report.longreprtext.strip().rpartition("\n")[2] if report.failed else ""
+
+
+# -- what people read
+
+
+def counts(results: Sequence[Result]) -> str:
+    """The last line of a run."""
+    number = {outcome: sum(result.outcome == outcome for result in results) for outcome in get_args(Outcome)}
+    return f"{number['passed']} passed, {number['failed']} failed, {number['skipped']} skipped"
+
+
+def rows(results: Sequence[Result], columns: Sequence[str]) -> Iterator[tuple[str, str, list[str]]]:
+    """Suite, feature, and a word for each column."""
+    features = sorted({(result.suite, result.feature) for result in results})
+    found = {(result.suite, result.feature, result.target): result.outcome for result in results}
+    for suite, feature in features:
+        outcomes = [found.get((suite, feature, column)) for column in columns]
+        yield suite, feature, [MARKS[outcome] if outcome else "" for outcome in outcomes]
+
+
+def table(results: Sequence[Result], columns: Sequence[str]) -> list[str]:
+    head = ("client or folder", "feature", list(columns))
+    body = [head, *rows(results, columns)]
+    widths = [max(len(row[at]) for row in body) for at in (0, 1)]
+    return [
+        f"{suite:{widths[0]}}  {feature:{widths[1]}}  "
+        + "  ".join(f"{mark:{len(column)}}" for mark, column in zip(marks, columns, strict=True)).rstrip()
+        for suite, feature, marks in body
+    ]
+
+
+def page(results: Sequence[Result], columns: Sequence[str], titles: dict[str, str]) -> str:
+    """One HTML file, without anything from elsewhere."""
+    cell = html.escape
+    lines = [
+        "<!doctype html><meta charset=utf-8><title>Compatibility</title>",
+        "<style>body{font:15px sans-serif;margin:2em}td,th{padding:.2em .8em;text-align:left}"
+        "td.ok{color:#075}td.FAILED{color:#b00;font-weight:bold}tr:nth-child(even){background:#f4f4f4}</style>",
+        f"<h1>Compatibility</h1><p>{cell(', '.join(titles.values()))}. {counts(results)}.",
+        "<table><tr><th>client or folder<th>feature" + "".join(f"<th>{cell(column)}" for column in columns),
+    ]
+    lines += [
+        f"<tr><td>{cell(suite)}<td>{cell(feature)}" + "".join(f'<td class="{mark}">{mark}' for mark in marks)
+        for suite, feature, marks in rows(results, columns)
+    ]
+    lines.append("</table><h2>Skipped and failed</h2><ul>")
+    lines += [
+        f"<li>{cell(result.suite)}, {cell(result.feature)}, {cell(result.target)}: "
+        f"{result.outcome}: {cell(result.reason)}"
+        for result in results
+        if result.outcome != "passed"
+    ]
+    return "\n".join([*lines, "</ul>", ""])
+
+
+# -- docs/COMPATIBILITY.md
+
+
+def write_tables(document: Path, results: Sequence[Result], titles: dict[str, str]) -> None:
+    """Replace what stands between the two marks."""
+    text = document.read_text()
+    assert BEGIN in text, f"{document} has the mark {BEGIN}"
+    written = "\n".join([BEGIN, *summary(results, titles), END])
+    document.write_text(re.sub(f"{BEGIN}.*?{END}", lambda _: written, text, flags=re.DOTALL))
+
+
+def summary(results: Sequence[Result], titles: dict[str, str]) -> list[str]:
+    """How many features of each client, on each server."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    columns = [column for column in COMPARED if column in titles]
+    lines = [
+        f"{counts(results)} on {today}: {' and '.join(titles[column] for column in columns)}.",
+        "",
+        "| client or folder |" + "".join(f" {titles[column]} |" for column in columns),
+        "|---|" + "---|" * len(columns),
+    ]
+    for suite in sorted({result.suite for result in results}):
+        cells = [_cell([r for r in results if r.suite == suite and r.target == column]) for column in columns]
+        lines.append(f"| {suite} |" + "".join(f" {cell} |" for cell in cells))
+    return lines
+
+
+def _cell(results: Sequence[Result]) -> str:
+    numbers = {outcome: sum(r.outcome == outcome for r in results) for outcome in get_args(Outcome)}
+    return ", ".join(f"{number} {outcome}" for outcome, number in numbers.items() if number)

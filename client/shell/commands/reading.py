@@ -9,11 +9,9 @@ from client.errors import NoNode
 from client.paths import join
 from client.requester import Requester
 from client.shell.command_table import json_option, shell_command
-from client.shell.commands.walking import walk_with_progress
 from client.shell.failures import EXIT_REFUSED
 from client.shell.output import data_values, stat_lines, stat_values
 from client.shell.shell import Shell
-from client.shell.walk import ask_each
 from jute.client_records import Stat
 
 
@@ -28,6 +26,8 @@ async def ls_command(shell: Shell, path: str, is_long: bool, recursive: bool) ->
     """List the children of a node."""
     session = await shell.session()
     if recursive:
+        from client.shell.commands.walking import walk_with_progress  # a plain list starts sooner without
+
         found = await walk_with_progress(shell, session, path)
         _show(shell, dict(found.stats), is_long)
         return EXIT_REFUSED if found.denied else 0
@@ -43,6 +43,8 @@ async def ls_command(shell: Shell, path: str, is_long: bool, recursive: bool) ->
 
 
 async def _stats_of(session: Requester, parent: str, names: list[str]) -> dict[str, Stat]:
+    from client.shell.walk import ask_each
+
     paths = [join(parent, name) for name in sorted(names)]
     found = await ask_each(session, paths, partial(requests.exists, session.chroot, watch=False), [])
     return {path.rpartition("/")[2]: stat for path, stat in found}

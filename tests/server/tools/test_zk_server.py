@@ -235,6 +235,16 @@ def test_start_without_a_data_directory(home: Path, capsys: pytest.CaptureFixtur
     assert "sets no dataDir" in capsys.readouterr().err
 
 
+def test_stopping_without_a_pid_file_is_no_failure(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pid_file = home / "zk.pid"
+
+    assert main(["stop"], script_environment(home, ZOOPIDFILE=str(pid_file))) == 0
+    captured = capsys.readouterr()
+    expected = f"Stopping zookeeper ... no zookeeper to stop (could not find file {pid_file})\n"
+    assert captured.out == expected
+    assert "no process id" not in captured.err
+
+
 def test_stopping_what_has_ended_removes_the_pid_file(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pid_file = home / "zk.pid"
     pid_file.write_text(f"{(pid := ended_process())}\n")

@@ -92,6 +92,11 @@ compat: setup ## all compatibility tests; SERVER=triokeeper, reference, docker:I
 	$(BIN)/python -m pytest $(or $(TESTS),$(COMPAT_FOLDERS)) -m '' --server='$(SERVER)' --report=build/compat \
 	    --junitxml=build/compat/junit.xml $(if $(filter both,$(SERVER)$(TESTS)$(ARGS)),--write-docs) $(ARGS)
 
+.PHONY: compat-apps
+compat-apps: setup ## Kafka, celery and tooz on this server and on Apache's; APP=kafka for one, SERVER= for one server
+	$(BIN)/python -m pytest compat-tests/apps -v -m '' --server='$(SERVER)' --report=build/compat-apps \
+	    $(if $(APP),-k $(APP)) $(ARGS)
+
 .PHONY: compat-differential
 compat-differential: setup ## the same random requests to this server and to Apache's: 20 seeds of 1000
 	$(COMPAT) protocol.differential.run --seeds 20 --ops 1000 $(ARGS)

@@ -50,9 +50,10 @@ class Program:
 
 def run_program(program: Program, service: Service, restart: Callable[[], None] | None) -> dict[str, str]:
     """What the program said of each feature: "ok", or why not. Features it did not come to are missing."""
-    top = f"/client-{secrets.token_hex(4)}"
+    hosts, slash, chroot = service.hosts.partition("/")  # not every client takes a chroot in it
+    top = f"{slash}{chroot}/client-{secrets.token_hex(4)}"
     with subprocess.Popen(
-        [*program.command, service.hosts, top],
+        [*program.command, hosts, top],
         env=os.environ | dict(program.environment),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

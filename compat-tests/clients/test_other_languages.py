@@ -26,7 +26,7 @@ def c_client() -> Program:
     flags = ["-Wall", "-Wextra", "-DTHREADED", "-o", "client"]
     build([gcc, *flags, "client.c", "-lzookeeper_mt", "-lpthread"], folder)
     header = Path("/usr/include/zookeeper/zookeeper_version.h").read_text()
-    numbers = [line.split()[2] for line in header.splitlines() if line.startswith("#define ZOO_")]
+    numbers = [line.split()[2].strip('"') for line in header.splitlines() if line.startswith("#define ZOO_")]
     return Program(f"C client {'.'.join(numbers[:3])}", [str(folder / "client")])
 
 
@@ -48,7 +48,7 @@ def node_client() -> Program:
 def rust_client() -> Program:
     cargo = tool("cargo", "install Rust")
     folder = copied(HERE / "rust", "rust-client")
-    build([cargo, "build", "--quiet", "--locked"], folder)
+    build([cargo, "build", "--quiet"], folder)
     return Program("zookeeper-client 0.11.2 (Rust)", [str(folder / "target" / "debug" / "client")])
 
 

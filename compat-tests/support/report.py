@@ -59,11 +59,15 @@ class Report:
     def _feature_of(self, item: pytest.Item) -> tuple[str, tuple[str, ...]]:
         name = str(getattr(item, "originalname", item.name)).removeprefix("test_").replace("_", " ")
         callspec = getattr(item, "callspec", None)
-        parameters = dict(zip(callspec.params, callspec._idlist, strict=True)) if callspec else {}
-        own = parameters.pop("target", None)
-        feature = ", ".join([name, *(text for text in parameters.values())])
+        if callspec is None:
+            own, ids = None, []
+        else:
+            own, ids = callspec.params.get("target"), [str(each) for each in callspec._idlist]
         if own is not None:
-            return feature, (own,)
+            ids.remove(own.name)
+        feature = ", ".join([name, *ids])
+        if own is not None:
+            return feature, (own.name,)
         return feature, COMPARED[:1] if item.get_closest_marker("triokeeper_alone") else COMPARED
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -46,6 +46,7 @@ FLAGS: Final = (
 ANSWER_SECONDS_MAX: Final = 10.0
 START_SECONDS_MAX: Final = 90.0
 POLL_SECONDS: Final = 0.05
+OWNER: Final = "ann:secret"  # whoever protects a node does it in this name, so that it can be removed
 SHARED_PREFIX: Final = "compat-"  # of the nodes below which tests work on a server that is not theirs
 
 
@@ -369,6 +370,7 @@ class Address:
             yield SharedService(self.address, chroot)
         finally:
             with self._client() as client:
+                client.add_auth("digest", OWNER)
                 client.delete(chroot, recursive=True)
 
     def restartable(self) -> AbstractContextManager[Service]:

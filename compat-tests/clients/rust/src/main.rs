@@ -36,10 +36,11 @@ impl Story {
         format!("{}/{name}", self.top)
     }
 
+    // What the library makes of the end of the path: the sequence number, if it has one.
     async fn create(&self, path: &str, data: &str, mode: CreateMode) -> Result<String, Error> {
         let options = mode.with_acls(Acls::anyone_all());
         let (_, sequence) = self.client.create(path, data.as_bytes(), &options).await?;
-        Ok(if mode.is_sequential() { format!("{path}{sequence}") } else { path.to_string() })
+        Ok(format!("{path}{sequence}"))
     }
 
     async fn plain(&self, name: &str, data: &str) -> Outcome {

@@ -1,5 +1,7 @@
 """A minute of Kazoo's own test suite; `make compat-kazoo` runs all of it."""
 
+from collections.abc import Callable
+
 import pytest
 
 from clients.kazoo.run_suite import Verdict, judge, read_record, read_waiting, run_and_judge, table
@@ -43,3 +45,26 @@ def test_a_second_try_counts_and_is_told() -> None:
     verdict = judge({"a", "b"}, {}, {"a": "passed", "b": "failed"}, {"b": "passed"})
     assert verdict.is_good
     assert "passed at the second try: b" in table(verdict)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("file", sorted({name.partition("::")[0] for name in read_record()}))
+def test_kazoos_own_suite(file: str, record_property: Callable[[str, object], None]) -> None:
+    """What passed on Apache ZooKeeper when it was recorded passes here."""
+    record_property("client", "Kazoo 2.11.0, its own suite")
+    try:
+        suite_python()
+    except SuiteUnavailable as unavailable:
+        pytest.skip(str(unavailable))
+    verdict = run_and_judge([file], quiet=True)
+    assert not verdict.failed, "\n".join(table(verdict))
+
+
+@pytest.mark.long
+@pytest.mark.triokeeper_alone
+@pytest.mark.parametrize("name", read_waiting())
+def test_kazoos_own_suite_waits(name: str, record_property: Callable[[str, object], None]) -> None:
+    """Not skipped in silence: what is not built yet stands in the report."""
+    record_property("client", "Kazoo 2.11.0, its own suite")
+    pytest.skip(f"{read_waiting()[name]} is not built yet")

@@ -1,0 +1,119 @@
+"""Kafka 3.9 in ZooKeeper mode: topics and messages while ZooKeeper is restarted and killed under a broker."""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from apps.environments import AppUnavailable, python_with
+from support.crosschecks import start_crosscheck
+from support.reference import ReferenceUnavailable, cache_dir_of, resolve_jars
+from support.servers import HOST, SMALL_FLAGS, Kind, free_ports, start_server
+from support.targets import Service
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+POM = Path(__file__).with_name("pom.xml")
+PROGRAM = Path(__file__).with_name("kafka_program.py")
+MESSAGES = 200
+KAFKA_PYTHON = "kafka-python==2.2.15"
+LOG4J = """\
+log4j.rootLogger=WARN, CONSOLE
+log4j.appender.CONSOLE=org.apache.log4j.ConsoleAppender
+log4j.appender.CONSOLE.layout=org.apache.log4j.PatternLayout
+log4j.appender.CONSOLE.layout.ConversionPattern=%d %p %m (%c)%n
+"""
+
+
+def broker_command(folder: Path, zookeeper: str, port: int) -> list[str]:
+    java = shutil.which("java")
+    if java is None:
+        raise ReferenceUnavailable("no java on the PATH: install a Java runtime, 11 or later")
+    jars = resolve_jars(POM, cache_dir_of("kafka", POM.read_bytes()))
+    (folder / "log4j.properties").write_text(LOG4J)
+    settings = {
+        "broker.id": 1,
+        "listeners": f"PLAINTEXT://{HOST}:{port}",
+        "log.dirs": folder / "logs",
+        "zookeeper.connect": zookeeper,
+        "zookeeper.session.timeout.ms": 18_000,
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.num.partitions": 1,
+        "transaction.state.log.replication.factor": 1,
+        "group.initial.rebalance.delay.ms": 0,
+    }
+    properties = folder / "server.properties"
+    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    flags = ["-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{folder}/log4j.properties"]
+    return [java, *flags, "-cp", f"{jars}/*", "kafka.Kafka", str(properties)]
+
+
+@contextmanager
+def broker(folder: Path, zookeeper: str) -> Iterator[str]:
+    """A broker, ended with the block; its address."""
+    (port,) = free_ports(1)
+    with (folder / "broker.log").open("wb") as log:
+        process = subprocess.Popen(
+            broker_command(folder, zookeeper, port), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+        try:
+            yield f"{HOST}:{port}"
+            assert process.poll() is None, (folder / "broker.log").read_text()[-4000:]
+        finally:
+            process.kill()
+            process.wait()
+
+
+def use(python: Path, bootstrap: str, topic: str) -> None:
+    ended = subprocess.run(
+        [python, PROGRAM, bootstrap, topic, str(MESSAGES)],
+        check=False,
+        timeout=400,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert ended.stdout.endswith(f"ok {topic}\n"), ended.stdout[-3000:]
+
+
+def test_topics_and_messages_while_zookeeper_restarts(
+    restartable: Service, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """A topic is made before, after a restart and after a kill: each goes through the controller."""
+    record_property("client", "Kafka 3.9.1")
+    try:
+        python = python_with("kafka", KAFKA_PYTHON)
+        broker_command(tmp_path, "", 1)
+    except (AppUnavailable, ReferenceUnavailable) as reason:
+        pytest.skip(str(reason))
+    with broker(tmp_path, restartable.hosts) as bootstrap:
+        use(python, bootstrap, "first")
+        restartable.stop(1)
+        restartable.start(1)
+        use(python, bootstrap, "restarted")
+        restartable.kill9(1)
+        restartable.start(1)
+        use(python, bootstrap, "killed")
+
+
+@pytest.mark.usefixtures("reference")
+@pytest.mark.parametrize(("first", "second"), [("reference", "triokeeper"), ("triokeeper", "reference")])
+def test_kafka_sees_no_difference_through_the_crosscheck(first: Kind, second: Kind, tmp_path: Path) -> None:
+    settings = {"maxSessionTimeout": 40_000, "maxClientCnxns": 0}
+    try:
+        python = python_with("kafka", KAFKA_PYTHON)
+    except AppUnavailable as reason:
+        pytest.skip(str(reason))
+    with (
+        start_server(first, settings, jvm_flags=SMALL_FLAGS) as one,
+        start_server(second, settings, jvm_flags=SMALL_FLAGS) as other,
+        start_crosscheck(one.host_port, other.host_port) as check,
+        broker(tmp_path, check.hosts) as bootstrap,
+    ):
+        use(python, bootstrap, "first")
+        use(python, bootstrap, "second")
+    assert check.differences == []
+    assert check.exit_code == 0

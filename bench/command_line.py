@@ -16,8 +16,20 @@ import click
 from bench.ensembles import figures_of_rejoining, measure_rejoining, measure_three
 from bench.load import LoadgenUnavailable, build_loadgen
 from bench.measure import QUICK, Plan, Round, figures_of_sizes, measure_loads, measure_sizes
+from bench.pauses import measure_pauses
 from bench.report import Comparison, figure_table, load_table
-from bench.workloads import COLD_START, FAIL_OVER, IDLE_RSS, LOADED_RSS, LOADS, THREE_LOADS, Figure, Load
+from bench.workloads import (
+    COLD_START,
+    FAIL_OVER,
+    IDLE_RSS,
+    LOADED_RSS,
+    LOADS,
+    PAUSES,
+    THREE_LOADS,
+    Figure,
+    Load,
+    Pause,
+)
 from scripts.compile_hot_modules import CompilationFailed, CompilerUnavailable, compile_hot_modules
 from support.reference import ReferenceUnavailable, find_reference
 from support.servers import Kind, ServerFailed
@@ -138,6 +150,7 @@ class Rows:
     of_three: Sequence[Load]
     of_fail_over: Sequence[Figure]
     of_rejoining: Sequence[Figure]
+    of_pauses: Sequence[Pause]
 
     @classmethod
     def chosen(cls, choice: Choice, plan: Plan) -> "Rows":
@@ -148,6 +161,7 @@ class Rows:
             of_three=[load for load in THREE_LOADS if choice.wants(load)],
             of_fail_over=[figure for figure in (FAIL_OVER,) if choice.wants(figure)],
             of_rejoining=[figure for figure in figures_of_rejoining(plan) if choice.wants(figure)],
+            of_pauses=[pause for pause in PAUSES if choice.wants(pause)],
         )
 
     @property
@@ -156,7 +170,13 @@ class Rows:
 
     @property
     def figures(self) -> list[Figure]:
-        return [*self.of_one_life, *self.of_sizes, *self.of_fail_over, *self.of_rejoining]
+        return [
+            *self.of_one_life,
+            *self.of_sizes,
+            *self.of_pauses,
+            *self.of_fail_over,
+            *self.of_rejoining,
+        ]
 
 
 def measure_round(kinds: Sequence[Kind], rows: Rows, plan: Plan) -> list[Round]:
@@ -165,6 +185,11 @@ def measure_round(kinds: Sequence[Kind], rows: Rows, plan: Plan) -> list[Round]:
         rounds = measure_loads(kinds, rows.of_one, plan)
     if rows.of_sizes:
         rounds = [result | measure_sizes(kind, plan) for kind, result in zip(kinds, rounds, strict=True)]
+    if rows.of_pauses:
+        rounds = [
+            result | measure_pauses(kind, rows.of_pauses, plan)
+            for kind, result in zip(kinds, rounds, strict=True)
+        ]
     if rows.of_three or rows.of_fail_over:
         together = measure_three(kinds, rows.of_three, rows.of_fail_over, plan)
         rounds = [result | three for result, three in zip(rounds, together, strict=True)]

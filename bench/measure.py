@@ -53,6 +53,8 @@ class Plan:
     sizes: Sequence[int] = (100_000, 1_000_000)
     snapshot_seconds: float = 40.0
     snap_count: int = 100_000  # ZooKeeper's default: a snapshot after 50,000 to 100,000 transactions
+    pause_seconds: float = 8.0  # that a cause of a pause may take
+    crowd: int = 1000  # clients in a crowd
     kills: int = 5  # of leaders
     rejoin_size: int = 1_000_000
     rejoin_run_seconds: float = 75.0
@@ -68,6 +70,8 @@ QUICK = Plan(
     sizes=(2_000, 10_000),
     snapshot_seconds=1.5,
     snap_count=4_000,
+    pause_seconds=1.0,
+    crowd=10,
     kills=1,
     rejoin_size=10_000,
     rejoin_run_seconds=5.0,

@@ -113,6 +113,37 @@ def snapshot_p99(nodes: int) -> Figure:
 SNAPSHOT_LONGEST = Figure("longest answer while a snapshot is written", "ms", [])
 QUIET_LONGEST = Figure("longest answer while none is", "ms", [])
 
+# ---- what a neighbour feels
+
+CAUSES_OF_PAUSES = {
+    "checks": "a multi of a whole frame of checks on an ACL of 1,000 entries",
+    "creates": "a multi of a whole frame of creates",
+    "multiReads": "a multiRead of 200 getData on an ACL of 1,000 entries",
+    "unread": "four multiReads for 60 MB each, left unread",
+    "counts": "100 getAllChildrenNumber over 100,000 nodes",
+    "quota": "50 creates and deletes of a quota's statistics over 100,000 nodes",
+    "text": "1 MB of invalid UTF-8",
+    "leave": "1,000 clients with 800 watches each leave",
+    "ephemerals": "a session with 100,000 ephemerals closes",
+    "connect": "1,000 clients connect at the same moment",
+    "setWatches": "1,000 clients send setWatches of 100 paths each",
+}
+
+
+@attrs.frozen
+class Pause(Figure):
+    """How long a neighbour waits, who reads and writes 500 times a second, while something goes on."""
+
+    cause: str = attrs.field(kw_only=True)
+    percentile: float = attrs.field(kw_only=True)
+
+
+PAUSES: Sequence[Pause] = [
+    Pause(f"pause: {what}: {name}", "ms", [Target("value", 1.0, 0.5)], cause=cause, percentile=percentile)
+    for cause, what in CAUSES_OF_PAUSES.items()
+    for name, percentile in (("longest wait", 100.0), ("p99", 99.0))
+]
+
 # ---- three servers
 
 Rejoin: TypeAlias = Literal["behind", "empty"]

@@ -74,6 +74,7 @@ class LearnerSync:
     ) -> SyncMode:
         """Nothing of the link's queue may be sent meanwhile."""
         replica = self._replica
+        await replica.caught_up()
         plan = plan_from_memory(
             peer_zxid,
             replica.last_zxid,
@@ -132,6 +133,7 @@ class LearnerSync:
 
     async def _send_snapshot(self, link: LearnerLink, pace: Pace, begin_forwarding: BeginForwarding) -> None:
         """The tree as it is sent may already contain some of what is queued behind it: that is harmless."""
+        await self._replica.caught_up()
         zxid = self._replica.last_zxid
         pieces = self._replica.snapshot_stream()
         begin_forwarding(zxid)

@@ -21,6 +21,7 @@ from eventlog import log
 from persistence.open_files import files_for_peers
 from quorum.server_lines import bracketed
 
+BACKLOG_MAX = 0xFFFF  # of connections not accepted yet; the system takes its own maximum (somaxconn) if less
 Endpoint = tuple[str, int]  # a host, by name or number, and a port
 
 # How long one address of a server is waited for before the next is dialled beside it.
@@ -59,7 +60,7 @@ class RealNetwork:
         try:
             if self.shares_ports:
                 return [await _listen_sharing(port)]
-            listeners = await trio.open_tcp_listeners(port, host=host)
+            listeners = await trio.open_tcp_listeners(port, host=host, backlog=BACKLOG_MAX)
         except UnicodeError as failure:
             raise _no_host_name(host, failure) from None
         for listener in listeners:  # what is accepted inherits it
@@ -98,7 +99,7 @@ async def _listen_sharing(port: int) -> trio.SocketListener:
     try:
         sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_REUSEPORT, True)
         await sock.bind(("127.0.0.1", port))
-        sock.listen()
+        sock.listen(BACKLOG_MAX)
     except BaseException:
         sock.close()
         raise

@@ -131,6 +131,9 @@ class Replica(Protocol):
         """How often, since the process began, a transaction led to another tree than it says."""
         ...
 
+    async def caught_up(self) -> None:
+        """Returns as soon as everything handed to `committed` is applied; nothing else happens in between."""
+
     # -- the log on disk
 
     def log(self, payload: bytes) -> None:

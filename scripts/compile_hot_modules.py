@@ -54,6 +54,7 @@ HOT_MODULES = (
     "server/read_only.py",
     "server/read_requests.py",
     "server/seats.py",
+    "server/slices.py",
     "server/stored_tree.py",
     "server/summaries.py",
     "server/txns.py",

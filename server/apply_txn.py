@@ -3,8 +3,12 @@
 Applying never fails. While the log is replayed over a snapshot that was taken under load, a transaction may
 meet its own effect (NodeExists, NoNode): that is expected there and changes only what the rules below say.
 Held by tests/server/test_apply_txn.py::test_replaying_a_suffix_twice_changes_nothing.
+
+A transaction of many operations, or the end of a session with many ephemerals, is applied in slices
+(`LongApplication`); that nobody sees the tree between two of them is for the pipeline to see to.
 """
 
+from contextlib import suppress
 from struct import Struct
 from typing import Final
 
@@ -13,6 +17,7 @@ from librt.strings import BytesWriter, write_i32_be
 from jute.errors import NodeExists, NoNode, RuntimeInconsistency, SessionMoved, ZkError
 from server.data_tree import STAT_BYTES, DataTree
 from server.paths import parent_of
+from server.slices import CODEC_STEPS, OPERATION_STEPS, depth_steps
 from server.txns import (
     CHECK,
     CLOSE_SESSION,
@@ -28,10 +33,12 @@ from server.txns import (
     SET_ACL,
     Args,
     Txn,
+    TxnReader,
 )
 
 _MULTI_HEADER: Final = Struct(">i?i")
 _MULTI_ERROR: Final = Struct(">i?ii")
+_NOWHERE: Final = -1
 _MULTI_END: Final = _MULTI_HEADER.pack(-1, True, -1)
 
 
@@ -50,6 +57,121 @@ def apply_txn(tree: DataTree, txn: Txn) -> tuple[int, bytes]:
     if txn.zxid > tree.last_zxid:  # after the change: a snapshot named by this zxid must contain it
         tree.last_zxid = txn.zxid
     return err, body
+
+
+class LongApplication:
+    """A transaction that is applied in slices: taken apart first, if it is not yet, then applied.
+
+    `err` and `body` are there once `go_on` has returned True.
+    """
+
+    __slots__ = (
+        "_at",
+        "_failed_at",
+        "_members",
+        "_members_count",
+        "_reader",
+        "_results",
+        "_tree",
+        "body",
+        "err",
+        "txn",
+    )
+
+    def __init__(self, tree: DataTree, txn: Txn) -> None:
+        self._tree = tree
+        self.txn = txn
+        self.err = 0
+        self.body = b""
+        self._at = 0
+        self._failed_at = _NOWHERE  # which operation of a multi failed when it was prepared
+        self._results: list[bytes] = []
+        self._members: list[Args] = []
+        self._members_count = 0
+        self._reader: TxnReader | None = None
+        if txn.args is None:
+            self._reader = TxnReader.of(txn)
+            self._members_count = self._reader.begin_list(txn.type)
+        else:
+            self._begin()
+        tree.begin_long_change()
+
+    def _begin(self) -> None:
+        """The transaction is in pieces: what is there to be done?"""
+        txn, tree = self.txn, self._tree
+        if txn.type == CLOSE_SESSION:
+            tree.session_timeouts_ms.pop(txn.session, None)
+            self._members = list(dict.fromkeys([*(txn.args[0] or ()), *tree.ephemerals.get(txn.session, ())]))
+        else:
+            self._members = txn.args
+            for at, operation in enumerate(txn.args):
+                if operation[0] == ERROR:
+                    self._failed_at = at
+                    break
+            if self._failed_at != _NOWHERE and txn.args[self._failed_at][1][0] == SessionMoved.code:
+                self.err, self._members = SessionMoved.code, []
+
+    def go_on(self, steps_max: int) -> tuple[bool, int]:
+        """Do some of it; returns whether that was the rest, and the steps it took."""
+        steps = 0
+        if self._reader is not None:
+            steps = self._take_apart(self._reader, steps_max)
+        if self._reader is None and steps < steps_max:
+            steps += self._apply(steps_max - steps)
+            if self._at == len(self._members):
+                self._finish()
+                return True, steps
+        return False, steps
+
+    def _take_apart(self, reader: TxnReader, steps_max: int) -> int:
+        txn, steps = self.txn, 0
+        while steps < steps_max and len(self._members) < self._members_count:
+            self._members.append(reader.next_member(txn.type, txn.session))
+            steps += CODEC_STEPS
+        if len(self._members) >= self._members_count:
+            self._reader = None
+            members, self._members = self._members, []
+            if txn.type == MULTI:
+                txn.args = members
+            else:
+                txn.args = (members if self._members_count >= 0 else None,)
+            txn.digest = reader.digest(txn.type)
+            self._begin()
+        return steps
+
+    def _apply(self, steps_max: int) -> int:
+        tree, txn, members, steps = self._tree, self.txn, self._members, 0
+        is_multi = txn.type == MULTI
+        while steps < steps_max and self._at < len(members):
+            member = members[self._at]
+            self._at += 1
+            if self._failed_at != _NOWHERE:
+                self._results.append(_failed_result(member, self._failed_at < self._at - 1))
+                steps += 1
+            elif is_multi:
+                self._results.append(_operation_result(tree, member[0], member[1], txn))
+                steps += OPERATION_STEPS + depth_steps(member[1][0])
+            else:
+                _delete_ephemeral(tree, member, txn.zxid)
+                steps += OPERATION_STEPS + depth_steps(member)
+        return steps
+
+    def _finish(self) -> None:
+        if self.txn.type == MULTI and not self.err:
+            self._results.append(_MULTI_END)
+            self.body = b"".join(self._results)
+        self._tree.end_long_change()
+        if self.txn.zxid > self._tree.last_zxid:
+            self._tree.last_zxid = self.txn.zxid
+
+
+def takes_long(tree: DataTree, txn: Txn, operations_max: int) -> bool:
+    """Whether a transaction of a kind that may have many operations has more than so many."""
+    if txn.args is None:
+        return True
+    if txn.type == CLOSE_SESSION:
+        return len(txn.args[0] or ()) + len(tree.ephemerals.get(txn.session, ())) > operations_max
+    return len(txn.args) > operations_max
 
 
 def _apply_one(tree: DataTree, type_: int, args: Args, txn: Txn) -> bytes:
@@ -93,10 +215,12 @@ def _close_session(tree: DataTree, txn: Txn) -> None:
     tree.session_timeouts_ms.pop(txn.session, None)
     named, owned = txn.args[0] or (), tree.ephemerals.get(txn.session, ())
     for path in dict.fromkeys([*named, *owned]):
-        try:
-            tree.delete(path, txn.zxid)
-        except NoNode:
-            continue  # already deleted by its owner
+        _delete_ephemeral(tree, path, txn.zxid)
+
+
+def _delete_ephemeral(tree: DataTree, path: bytes, zxid: int) -> None:
+    with suppress(NoNode):  # already deleted by its owner
+        tree.delete(path, zxid)
 
 
 def _apply_multi(tree: DataTree, txn: Txn) -> bytes:
@@ -108,23 +232,29 @@ def _apply_multi(tree: DataTree, txn: Txn) -> bytes:
 
 def _failed_results(txn: Txn) -> list[bytes]:
     results, passed = [], False
-    for type_, args in txn.args:
-        code = args[0] if type_ == ERROR else RuntimeInconsistency.code if passed else 0
-        if code == SessionMoved.code:
+    for operation in txn.args:
+        if operation[0] == ERROR and operation[1][0] == SessionMoved.code:
             raise SessionMoved  # no operation has failed: the whole of it must not be answered here
-        passed = passed or type_ == ERROR
-        results.append(_MULTI_ERROR.pack(-1, False, code, code))
+        results.append(_failed_result(operation, passed))
+        passed = passed or operation[0] == ERROR
     return results
+
+
+def _failed_result(operation: tuple[int, Args], passed: bool) -> bytes:
+    """The result of an operation of a failed multi: `passed` if the one that failed comes before it."""
+    type_, args = operation
+    code = args[0] if type_ == ERROR else RuntimeInconsistency.code if passed else 0
+    return _MULTI_ERROR.pack(-1, False, code, code)
 
 
 def _operation_results(tree: DataTree, txn: Txn) -> list[bytes]:
-    results = []
-    for type_, args in txn.args:
-        try:
-            body = _apply_one(tree, type_, args, txn)
-        except ZkError as failure:
-            results.append(_MULTI_ERROR.pack(-1, False, failure.code, failure.code))
-            continue
-        shown = CREATE2 if type_ in CREATES and type_ != CREATE else type_
-        results.append(_MULTI_HEADER.pack(shown, False, 0) + body)
-    return results
+    return [_operation_result(tree, type_, args, txn) for type_, args in txn.args]
+
+
+def _operation_result(tree: DataTree, type_: int, args: Args, txn: Txn) -> bytes:
+    try:
+        body = _apply_one(tree, type_, args, txn)
+    except ZkError as failure:
+        return _MULTI_ERROR.pack(-1, False, failure.code, failure.code)
+    shown = CREATE2 if type_ in CREATES and type_ != CREATE else type_
+    return _MULTI_HEADER.pack(shown, False, 0) + body

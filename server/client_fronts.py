@@ -18,9 +18,10 @@ import errno
 import os
 import select
 import socket
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -28,6 +29,7 @@ import trio
 
 from eventlog import log
 from persistence.open_files import files_for_clients
+from server import slices
 from server.client_protocol import CLOSED, FRESH, ClientConnection
 from server.clock import Clock
 from server.loop_meter import REQUEST
@@ -36,6 +38,10 @@ from server.pipeline import Pipeline
 RECEIVE_BYTES: Final = 64 * 1024
 LINGER_MS: Final = 2_000
 LINGER_BYTES: Final = 1024 * 1024
+_JOINED_BYTES_MAX: Final = 256 << 10  # what is more is sent piece by piece
+_PIECES_AT_ONCE: Final = 64
+_TURN_BYTES: Final = 1 << 20  # that one socket takes before others have their turn
+_FLUSHES_PER_BATCH: Final = 1024
 _ACCEPTS_PER_BATCH: Final = 256
 _EVENTS_PER_BATCH: Final = 1024
 _BATCHES_IN_A_ROW: Final = 4  # before other tasks get their turn
@@ -107,9 +113,8 @@ def is_idle(connection: ClientConnection, limits: FrontLimits, now: int) -> bool
 class Peer:
     """One socket and the conversation it carries.
 
-    Output that the socket does not take is in `unsent`, and what comes after it in `waiting`. It is joined
-    only when its turn comes: joined at once, every event for a client that does not read would copy all the
-    events before it.
+    Output that the socket does not take is in `waiting`, as it came: joined, every event for a client that
+    does not read would copy all the events before it, and a reply of many megabytes would be there twice.
     """
 
     __slots__ = (
@@ -120,7 +125,6 @@ class Peer:
         "interest",
         "lingers_since_ms",
         "sock",
-        "unsent",
         "waiting",
         "waiting_bytes",
     )
@@ -129,8 +133,7 @@ class Peer:
         self.front = front
         self.sock = sock
         self.fd = sock.fileno()
-        self.unsent: bytes | memoryview = b""
-        self.waiting: list[bytes] = []
+        self.waiting: deque[bytes | memoryview] = deque()  # the first may be the rest of a piece
         self.waiting_bytes = 0
         self.interest = select.EPOLLIN
         self.lingers_since_ms = 0
@@ -177,42 +180,73 @@ class Peer:
             self.front.drop(self)
         elif out:
             sent_frames = len(out)
+            if connection.pieces_in_out:
+                sent_frames -= connection.pieces_in_out
+                connection.pieces_in_out = 0
             connection.sent_count += sent_frames
             stats = self.front.pipeline.stats
             stats.packets_sent += sent_frames
-            stats.responses.add_batch(out)
-            if self.unsent:
+            if sent_frames == len(out):
+                stats.responses.add_batch(out)
+            if self.waiting or connection.out_bytes > _JOINED_BYTES_MAX:
                 self._wait(out)
                 return
-            data = out[0] if sent_frames == 1 else b"".join(out)
+            data = out[0] if len(out) == 1 else b"".join(out)
             out.clear()
             self._send(data)
-        elif connection.closes_after_flush and not self.unsent:
+        elif connection.closes_after_flush and not self.waiting:
             self.front.linger(self)
 
-    def send_rest(self) -> None:
-        """The socket takes bytes again."""
-        self._send(self.unsent)
-        if self.waiting and not self.unsent:
-            data = b"".join(self.waiting)
-            self._forget_waiting()
-            self._send(data)
-
     def _wait(self, out: list[bytes]) -> None:
+        """Queue output behind what is waiting, and send as much as the socket takes if nothing was."""
+        was_waiting = bool(self.waiting)
         self.waiting += out
         self.waiting_bytes += sum(map(len, out))
         out.clear()
-        self.connection.flushed(len(self.unsent) + self.waiting_bytes)
+        if was_waiting:
+            self.connection.flushed(self.waiting_bytes)
+        else:
+            self.send_waiting()
 
-    def _forget_waiting(self) -> None:
+    def send_waiting(self) -> None:
+        """The socket may take bytes: send of what waits as much as is fair to others in one turn."""
+        waiting, turn_bytes = self.waiting, 0
+        while waiting and turn_bytes < _TURN_BYTES:
+            try:
+                sent = self.sock.sendmsg(list(islice(waiting, _PIECES_AT_ONCE)))
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError:
+                self.front.drop(self)
+                return
+            turn_bytes += sent
+            while sent:
+                first = len(waiting[0])
+                if first > sent:
+                    waiting[0] = memoryview(waiting[0])[sent:]
+                    break
+                sent -= first
+                waiting.popleft()
+        self.waiting_bytes -= turn_bytes
+        self.front.pipeline.stats.bytes_sent += turn_bytes
+        self._sent()
+
+    def _sent(self) -> None:
+        if self.waiting:
+            self.set_interest(self.interest | select.EPOLLOUT)
+        elif self.connection.closes_after_flush:
+            self.front.linger(self)
+            return
+        elif self.interest & select.EPOLLOUT:
+            self.set_interest(self.interest & ~select.EPOLLOUT)
+        self.connection.flushed(self.waiting_bytes)
+
+    def forget_output(self) -> None:
         self.waiting.clear()
         self.waiting_bytes = 0
 
-    def forget_output(self) -> None:
-        self.unsent = b""
-        self._forget_waiting()
-
-    def _send(self, data: bytes | memoryview) -> None:
+    def _send(self, data: bytes) -> None:
+        """Send what was all there is to say."""
         try:
             sent = self.sock.send(data)
         except (BlockingIOError, InterruptedError):
@@ -221,17 +255,10 @@ class Peer:
             self.front.drop(self)
             return
         self.front.pipeline.stats.bytes_sent += sent
-        self.unsent = memoryview(data)[sent:] if sent < len(data) else b""
-        if self.unsent:
-            self.set_interest(self.interest | select.EPOLLOUT)
-        elif self.waiting:
-            return  # send_rest goes on with it
-        elif self.connection.closes_after_flush:
-            self.front.linger(self)
-            return
-        elif self.interest & select.EPOLLOUT:
-            self.set_interest(self.interest & ~select.EPOLLOUT)
-        self.connection.flushed(len(self.unsent) + self.waiting_bytes)
+        if sent < len(data):
+            self.waiting.append(memoryview(data)[sent:])
+            self.waiting_bytes = len(data) - sent
+        self._sent()
 
     def discard(self) -> bool:
         """Read and forget what a client sends whose conversation is over; False once it should be closed."""
@@ -261,7 +288,8 @@ class PlainFront:
         self.poll.register(self._alarm, select.EPOLLIN)
         self.peers: dict[int, Peer] = {}
         self.lingering: dict[int, Peer] = {}
-        self.to_flush: list[Peer] = []
+        self.to_flush: deque[Peer] = deque()
+        self._ready: deque[tuple[Peer, int]] = deque()  # that had to wait for the next batch
         self._by_address: Counter[str] = Counter()
         self._is_accepting = True
         self._files_max = files_for_clients(has_peers=limits.has_peers)
@@ -277,7 +305,7 @@ class PlainFront:
             while True:
                 await trio.lowlevel.wait_readable(self.poll.fileno())
                 for _ in range(_BATCHES_IN_A_ROW):
-                    if not self._serve_batch():
+                    if not self._serve_batch() or self.pipeline.steps >= slices.STEPS_PER_SLICE:
                         break
         finally:
             self.close()
@@ -305,7 +333,15 @@ class PlainFront:
         return was_ready
 
     def _serve_ready(self) -> bool:
-        peers, ready = self.peers, self.poll.poll(0, _EVENTS_PER_BATCH)
+        """Serve sockets until a slice is over: those that are left come first in the next one."""
+        peers, pipeline = self.peers, self.pipeline
+        while self._ready and pipeline.steps < slices.STEPS_PER_SLICE:
+            waiting, event = self._ready.popleft()
+            if peers.get(waiting.fd) is waiting:
+                self._serve_peer(waiting, event)
+        if self._ready:
+            return True
+        ready = self.poll.poll(0, _EVENTS_PER_BATCH)
         for fd, event in ready:
             if fd == self._listener_fd:
                 self._accept()
@@ -317,24 +353,32 @@ class PlainFront:
             if peer is None:
                 self._discard(fd)
                 continue
-            if event & ~select.EPOLLOUT:
-                if peer.connection.is_paused and event & (select.EPOLLHUP | select.EPOLLERR):
-                    self.drop(peer)
-                    continue
-                peer.receive()
-            if event & select.EPOLLOUT and peer.fd >= 0 and peer.unsent:
-                peer.send_rest()
+            if pipeline.steps < slices.STEPS_PER_SLICE:
+                self._serve_peer(peer, event)
+            else:
+                self._ready.append((peer, event))
         return bool(ready)
+
+    def _serve_peer(self, peer: Peer, event: int) -> None:
+        if event & ~select.EPOLLOUT:
+            if peer.connection.is_paused and event & (select.EPOLLHUP | select.EPOLLERR):
+                self.drop(peer)
+                return
+            peer.receive()
+        if event & select.EPOLLOUT and peer.fd >= 0 and peer.waiting:
+            peer.send_waiting()
 
     def flush(self) -> None:
         """Send what conversations have to say; called at the end of every batch, whoever started it."""
-        while self.to_flush:
-            ready, self.to_flush = self.to_flush, []
-            for peer in ready:
-                if peer.fd >= 0:
-                    peer.flush()
-        if self.pipeline.resumable and self.peers:  # in a batch of its own: others may have spoken meanwhile
-            os.eventfd_write(self._alarm, 1)
+        to_flush = self.to_flush
+        for _ in range(_FLUSHES_PER_BATCH):
+            if not to_flush:
+                break
+            peer = to_flush.popleft()
+            if peer.fd >= 0:
+                peer.flush()
+        if (to_flush or self._ready or self.pipeline.resumable) and self.peers:
+            os.eventfd_write(self._alarm, 1)  # in a batch of its own: others may have spoken meanwhile
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTS_PER_BATCH):

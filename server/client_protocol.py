@@ -20,8 +20,8 @@ about 1 us from frame to reply, a setData 9 us (without the log).
 
 Bounds: a frame is at most jute.maxbuffer; a connection whose client does not read its replies is not read
 from (OUT_PAUSE_BYTES), nor is one where the reads behind a write will come to as much when that is done; it
-is cut off when events, which nobody can hold back, pile up beyond
-EVENTS_MAX_BYTES.
+is cut off when events, which nobody can hold back, pile up beyond EVENTS_MAX_BYTES, or when it has the most
+of what all clients together have not taken and that is beyond triokeeper.unsentMaxBytes.
 """
 
 from collections import deque
@@ -50,9 +50,21 @@ from jute.errors import (
 )
 from jute.opcodes import OpCode
 from jute.record import DecodeError, decode, encode
+from server import slices
 from server.acls import AuthIds, add_ids
 from server.client_sessions import REFUSED_PASSWORD, Session, password_of
-from server.read_requests import READS, MultiReadSpoilt, exists, get_children2, get_data
+from server.loop_meter import REQUEST
+from server.read_requests import (
+    READS,
+    REWATCHES,
+    MultiReadSpoilt,
+    Rewatching,
+    exists,
+    get_children2,
+    get_data,
+    multi_read,
+)
+from server.slices import BYTES_PER_STEP
 from server.txns import CLOSE_SESSION, CREATE_SESSION
 from server.watches import WatchedPaths
 
@@ -75,10 +87,14 @@ _PING: Final = int(OpCode.PING)
 _AUTH: Final = int(OpCode.AUTH)
 _SASL: Final = int(OpCode.SASL)
 _SYNC: Final = int(OpCode.SYNC)
+_SET_WATCHES2: Final = int(OpCode.SET_WATCHES2)
 _GET_DATA: Final = int(OpCode.GET_DATA)
 _EXISTS: Final = int(OpCode.EXISTS)
 _GET_CHILDREN2: Final = int(OpCode.GET_CHILDREN2)
 _AUTHENTICATION: Final = frozenset({_AUTH, _SASL})  # says who the client is, not that its session lives
+_MULTI_READ: Final = int(OpCode.MULTI_READ)
+READ_OPS: Final = frozenset({*READS, *REWATCHES, _MULTI_READ})
+_UNHINDERED: Final = READ_OPS | _AUTHENTICATION | {_PING}  # by a transaction that is being prepared
 WRITES: Final = frozenset(
     int(op)
     for op in (
@@ -136,10 +152,15 @@ FOUR_LETTER_WORDS: Final = {
 _INT: Final = Struct(">i")
 _REPLY: Final = Struct(">iiqi")  # frame length, xid, zxid, error
 _PING_XID: Final = -2
+_PING_FRAME: Final = Struct(">iii").pack(8, _PING_XID, _PING)
 _NULL_TOKEN: Final = b"\xff\xff\xff\xff"
 
 # In fifo: the mark of a write in flight, and a read that waits behind one: xid, opcode, body, ids, arrival.
 _Waiting = tuple[int, int, bytes, AuthIds, int]
+
+
+# A write that is committed, as write_committed takes it: xid, opcode, zxid, error, body, elapsed ms.
+_Committed = tuple[int, int, int, int, bytes, int]
 
 
 class Handle(Protocol):
@@ -156,6 +177,7 @@ class ClientConnection:
     """What the server knows about one client; see the top of this file."""
 
     __slots__ = (
+        "_late",
         "_needed_bytes",
         "_needs_auth",
         "_tail",
@@ -184,14 +206,17 @@ class ClientConnection:
         "latency_total_ms",
         "out",
         "out_bytes",
+        "pieces_in_out",
         "pipeline",
         "port",
         "received_count",
+        "rewatching",
         "sent_count",
         "session",
         "session_id",
         "state",
         "timeout_ms",
+        "unsent_bytes",
         "watched",
     )
 
@@ -209,13 +234,17 @@ class ClientConnection:
         self.asks_read_only = False
         self.watched = WatchedPaths()
         self.out: list[bytes] = []
+        self.pieces_in_out = 0  # that go on with the frame before them
         self.out_bytes = 0  # of replies and events large enough to count, not yet taken by the socket
+        self.unsent_bytes = 0  # when the front last looked: what is counted for all clients together
         self.event_bytes = 0  # of events since the client had last taken everything
         self.is_flush_wanted = False
         self.closes_after_flush = False
         self.is_cut_off = False  # to be closed whatever the client has not taken yet
         self.is_paused = False
         self.fifo: deque[_Waiting | None] = deque()
+        self.rewatching: Rewatching | None = None  # a setWatches that takes several slices
+        self._late: list[_Committed] = []  # writes that are committed, behind it
         self.expected_bytes = 0  # of replies to the reads in fifo, about; forgotten when it is empty
         self._tail = bytearray()
         self._needed_bytes = 4
@@ -242,8 +271,8 @@ class ClientConnection:
             data = bytes(self._tail)
             self._tail.clear()
         if self.state == OPEN and not self.is_paused:
-            used = self._serve(data)
-        elif self.state == FRESH:
+            used = self._serve(data) if self.pipeline.applying is None else self._serve_pings(data)
+        elif self.state == FRESH and not self.is_paused:
             used = self._begin(data)
         else:
             used = 0
@@ -252,7 +281,7 @@ class ClientConnection:
 
     def resume(self) -> None:
         """What made us pause is over: go on with the input that waits."""
-        if self.is_paused and self.state == OPEN:
+        if self.is_paused and (self.state == OPEN or self.state == FRESH) and self.rewatching is None:
             self.is_paused = False
             self.handle.resume_reading()
             self._needed_bytes = 0
@@ -293,10 +322,14 @@ class ClientConnection:
             count += 1
             if self._needs_auth and op not in _AUTHENTICATION:
                 self._refuse_unauthenticated(xid)
-            elif op in READS and not fifo:
+            elif op in READ_OPS and not fifo:
                 self._answer_read(op, xid, data, at + 12, end)
             elif op == _PING and not fifo:
                 self._send(_REPLY.pack(16, _PING_XID, pipeline.tree.last_zxid, 0))
+            elif pipeline.preparing is not None and op not in _UNHINDERED:
+                count -= 1
+                self._hold()
+                break
             else:
                 ordered += 1
                 unheard += op in _AUTHENTICATION
@@ -320,6 +353,24 @@ class ClientConnection:
             self.close()
         return at
 
+    def _serve_pings(self, data: bytes) -> int:
+        """Answer the pings in front; all else waits until a transaction is whole. Returns the bytes used."""
+        at = 0
+        while not self.fifo and data.startswith(_PING_FRAME, at):
+            self._send(_REPLY.pack(16, _PING_XID, self.pipeline.tree.last_zxid, 0))
+            at += len(_PING_FRAME)
+            self._count_batch(1, 1, _PING_XID, _PING)
+        self._needed_bytes = 0
+        if at:
+            self.touch()
+        if at < len(data):
+            self._hold()
+        return at
+
+    def _hold(self) -> None:
+        self.pause()
+        self.pipeline.hold(self)
+
     def _answer_read(self, op: int, xid: int, data: bytes, at: int, end: int) -> None:
         """The commonest are called by name: compiled, that takes a fifth of a call through a table."""
         pipeline = self.pipeline
@@ -330,6 +381,12 @@ class ClientConnection:
                 body = exists(self, data, at, end)
             elif op == _GET_CHILDREN2:
                 body = get_children2(self, data, at, end)
+            elif op == _MULTI_READ:
+                self._send_pieces(xid, 0, multi_read(self, data, at, end))
+                return
+            elif op in REWATCHES:
+                self._rewatch(xid, data[at:end], op == _SET_WATCHES2)
+                return
             else:
                 body = READS[op](self, data, at, end)
         except ZkError as failure:
@@ -339,8 +396,7 @@ class ClientConnection:
             self._send(_REPLY.pack(16, xid, pipeline.tree.last_zxid, MarshallingError.code))
             return
         except MultiReadSpoilt as spoilt:
-            body, zxid = spoilt.body, pipeline.tree.last_zxid
-            self._send(_REPLY.pack(16 + len(body), xid, zxid, MarshallingError.code) + body)
+            self._send_pieces(xid, MarshallingError.code, spoilt.pieces)
             return
         length = 16 + len(body)
         header = BytesWriter()
@@ -352,11 +408,53 @@ class ClientConnection:
         if length > _COUNTED_FRAME_BYTES:
             self._count_out(length)
 
+    def _rewatch(self, xid: int, body: bytes, has_persistent: bool) -> None:
+        """Set the watches of a client that came back: if they are very many, in slices."""
+        self.rewatching = Rewatching(xid, body, has_persistent)
+        if not self._rewatch_some():
+            self.pause()
+            self.pipeline.rewatching.append(self)
+            self.pipeline.state.on_work_left()
+
+    def _rewatch_some(self) -> bool:
+        """Whether all are set now, or the request was refused."""
+        rewatching, pipeline = self.rewatching, self.pipeline
+        assert rewatching is not None
+        code = 0
+        try:
+            pipeline.steps += rewatching.go_on(self, max(1, slices.STEPS_PER_SLICE - pipeline.steps))
+        except DecodeError:
+            code = MarshallingError.code
+        except ZkError as failure:
+            code = failure.code
+        if not code and not rewatching.is_done:
+            return False
+        self.rewatching = None
+        self._send(_REPLY.pack(16, rewatching.xid, pipeline.tree.last_zxid, code))
+        return True
+
+    def go_on_rewatching(self) -> None:
+        """The next slice; when it was the last, whatever waited behind it follows in its order."""
+        if self.state != OPEN:
+            return
+        if not self._rewatch_some():
+            self.pipeline.rewatching.append(self)
+            return
+        self.pipeline.meter.noted(REQUEST, self.session_id, _SET_WATCHES2)
+        if self.fifo and self.fifo[0] is not None:
+            self._serve_waiting()
+        late, self._late = self._late, []
+        for write in late:
+            if self.state == OPEN:
+                self.write_committed(*write)
+        if self.rewatching is None and self.is_paused and self._may_resume():
+            self.pipeline.resumable.append(self)
+
     def _serve_in_order(self, xid: int, op: int, body: bytes) -> None:
         """Everything that is not a read of a connection without writes in flight."""
         if op in WRITES:
             self._submit(xid, op, body)
-        elif op == _PING or op in READS:
+        elif op == _PING or op in READ_OPS:
             self._wait_in_order(xid, op, body)
             self.expected_bytes += self.pipeline.likely_reply_bytes(self, op, body)
             if self.expected_bytes > OUT_PAUSE_BYTES:
@@ -378,6 +476,10 @@ class ClientConnection:
             self.close_after_flush()
         if self.fifo and self.pipeline.is_congested:
             self.pause()
+        elif self.pipeline.steps >= slices.STEPS_PER_SLICE and self.state == OPEN and not self.is_paused:
+            self.pause()  # until the next slice: a frame may hold little, and many frames much
+            self.pipeline.resumable.append(self)
+            self.pipeline.state.on_work_left()
 
     def _submit(self, xid: int, op: int, body: bytes) -> None:
         limits = self.pipeline.limits
@@ -428,6 +530,9 @@ class ClientConnection:
 
     def write_committed(self, xid: int, op: int, zxid: int, err: int, body: bytes, elapsed_ms: int) -> None:
         """A write of this connection is applied: answer it, and the reads that waited for it."""
+        if self.rewatching is not None:
+            self._late.append((xid, op, zxid, err, body, elapsed_ms))
+            return
         if err:
             if err == SessionMoved.code:  # the client is elsewhere by now: it must not hear from here
                 self.close()
@@ -463,7 +568,7 @@ class ClientConnection:
 
     def _serve_waiting(self) -> None:
         fifo = self.fifo
-        while fifo and fifo[0] is not None:
+        while fifo and fifo[0] is not None and self.rewatching is None:
             xid, op, body, ids, since_ms = fifo.popleft()  # type: ignore[misc]
             self.pipeline.queued_reads -= 1
             self.pipeline.outstanding_bytes -= len(body)
@@ -484,8 +589,23 @@ class ClientConnection:
                 self._answer_read(op, xid, body, 0, len(body))
                 self.ids = now_ids
 
+    def unsubmitted(self, xid: int, code: int) -> None:
+        """The last write turned out to be no transaction at all: it is refused in its turn."""
+        if self.state == CLOSED:
+            return
+        fifo = self.fifo
+        behind: list[_Waiting] = []
+        while (waiting := fifo.pop()) is not None:
+            behind.append(waiting)
+        self._refuse_in_order(xid, code)
+        fifo.extend(reversed(behind))
+        if fifo and fifo[0] is not None:
+            self._serve_waiting()
+        if self.is_paused and self._may_resume():
+            self.pipeline.resumable.append(self)
+
     def _may_resume(self) -> bool:
-        if self.out_bytes > OUT_PAUSE_BYTES:
+        if self.out_bytes > OUT_PAUSE_BYTES or self.rewatching is not None:
             return False
         return not self.fifo or (self.expected_bytes <= OUT_PAUSE_BYTES and not self.pipeline.is_congested)
 
@@ -514,6 +634,10 @@ class ClientConnection:
             request, used = decode(ConnectRequest, data, 4, 4 + length)
         except DecodeError:
             self.close()
+            return 0
+        if self.pipeline.preparing is not None or self.pipeline.applying is not None:
+            self._needed_bytes = 0
+            self._hold()
             return 0
         self.received_count += 1
         self.pipeline.stats.packets_received += 1
@@ -624,6 +748,8 @@ class ClientConnection:
         return self.pipeline.rules.permits(acl, 1, self.ids)
 
     def notify(self, frame: bytes) -> None:
+        if self.state == CLOSED:  # some of its watches are still to be dropped
+            return
         self.pipeline.stats.watches_fired += 1
         self.pipeline.stats.watch_bytes += len(frame)
         self._send(frame)
@@ -638,8 +764,23 @@ class ClientConnection:
             self.is_flush_wanted = True
             self.handle.wants_flush()
 
+    def _send_pieces(self, xid: int, err: int, pieces: list[bytes]) -> None:
+        """Send a reply whose body may be too long to be copied."""
+        length = 16 + sum(map(len, pieces))
+        header = _REPLY.pack(length, xid, self.pipeline.tree.last_zxid, err)
+        if len(pieces) == 1:
+            self._send(header + pieces[0])
+        else:
+            self._send(header)
+            self.out += pieces
+            self.pieces_in_out += len(pieces)
+            self.pipeline.stats.responses.add(length + 4)
+        if length > _COUNTED_FRAME_BYTES:
+            self._count_out(length)
+
     def _count_out(self, length: int) -> None:
         self.out_bytes += length
+        self.pipeline.steps += length // BYTES_PER_STEP
         if self.out_bytes > OUT_PAUSE_BYTES:
             self.pause()
 
@@ -652,12 +793,18 @@ class ClientConnection:
         if self.is_paused and unsent_bytes < self.out_bytes:
             self.touch()  # it reads, so it lives, though we do not listen to it
         self.out_bytes = unsent_bytes
+        if unsent_bytes != self.unsent_bytes:
+            self._count_unsent(unsent_bytes)
         if not unsent_bytes:
             self.event_bytes = 0
         elif self.event_bytes > EVENTS_MAX_BYTES:
             self.cut_off_if_overrun()
         if self.is_paused and self.state == OPEN and self._may_resume() and not self.closes_after_flush:
             self.pipeline.resumable.append(self)
+
+    def _count_unsent(self, now: int) -> None:
+        before, self.unsent_bytes = self.unsent_bytes, now
+        self.pipeline.state.count_unsent(self, before, now)
 
     def cut_off_if_overrun(self) -> None:
         """Close a client that lets events pile up. Not while they are made: whoever makes them may go on to
@@ -689,7 +836,7 @@ class ClientConnection:
 
     def close(self) -> None:
         """Close without another word."""
-        self.out.clear()
+        self._clear_out()
         self.closes_after_flush = True
         self.is_cut_off = True
         self._forget()
@@ -699,14 +846,22 @@ class ClientConnection:
     def lost(self) -> None:
         """The socket is gone."""
         self._forget()
+        self._clear_out()
+
+    def _clear_out(self) -> None:
         self.out.clear()
+        self.pieces_in_out = 0
+        if self.unsent_bytes:
+            self._count_unsent(0)
 
     def _forget(self) -> None:
         if self.state == CLOSED:
             return
         self.state = CLOSED
         pipeline = self.pipeline
-        pipeline.watches.drop_watcher(self)
+        self._drop_watches()
+        self.rewatching = None
+        self._late.clear()
         for waiting in self.fifo:
             if waiting is not None:
                 pipeline.queued_reads -= 1
@@ -715,12 +870,19 @@ class ClientConnection:
         self._tail.clear()
         pipeline.disconnected(self)
 
+    def _drop_watches(self) -> None:
+        pipeline = self.pipeline
+        pipeline.steps += pipeline.watches.drop_watcher(self, slices.STEPS_PER_SLICE - pipeline.steps)
+        if pipeline.watches.dropped:
+            pipeline.state.on_work_left()
+
     # -- counting
 
     def _count_batch(self, count: int, reads: int, xid: int, op: int) -> None:
         pipeline = self.pipeline
         pipeline.stats.packets_received += count
         pipeline.reads_in_batch += reads
+        pipeline.steps += count
         self.received_count += count
         self.last_op = op
         if xid >= 0:

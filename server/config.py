@@ -61,7 +61,7 @@ class ServerConfig:
     # The client port; the address is None for all interfaces, the port None for no plaintext listener
     client_port: int | None = native("clientPort", port_number, None)
     client_port_address: str | None = native("clientPortAddress", str, None)
-    client_port_listen_backlog: int = native("clientPortListenBacklog", strict_int, -1)  # -1: the usual 50
+    client_port_listen_backlog: int = native("clientPortListenBacklog", strict_int, -1)  # -1: the most
     client_tcp_keepalive: bool = prop("clientTcpKeepAlive", true_only, False)
     client_port_unification: bool = prop("client.portUnification", true_only, False)
 
@@ -115,6 +115,11 @@ class ServerConfig:
     connection_throttle_local_session_weight: int = prop(
         "connection_throttle_local_session_weight", lenient_int, 1
     )
+
+    # Limits of our own
+    multi_read_operations_max: int = prop("triokeeper.multiReadMaxOperations", lenient_int, 4000, minimum=1)
+    multi_read_bytes_max: int = prop("triokeeper.multiReadMaxBytes", lenient_long, 64 << 20, minimum=1)
+    unsent_bytes_max: int = prop("triokeeper.unsentMaxBytes", lenient_long, 256 << 20, minimum=1 << 20)
 
     # The log and snapshots
     snap_count: int = prop("snapCount", lenient_int, 100_000, minimum=2)

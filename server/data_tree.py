@@ -197,12 +197,14 @@ class DataTree:
         self.ephemerals: dict[int, dict[bytes, None]] = {}
         self.session_timeouts_ms: dict[int, int] = {}
         self.quotas = Quotas()
+        self._digest_before: int | None = None  # a transaction that is half applied
         self.tracks_digest = True  # False where whoever prepares the transactions knows it already
         self.reset()
 
     def reset(self) -> None:
         """Forget everything and start with the nodes that always exist."""
         self._clear_nodes()
+        self._digest_before = None
         self.session_timeouts_ms.clear()
         self.last_zxid = 0
         for path in (ROOT, ZOOKEEPER, QUOTA, CONFIG):
@@ -322,6 +324,13 @@ class DataTree:
 
     def _digest_of(self, path: bytes) -> int:
         return node_digest(path, self.bodies[path], self.creates.get(path, 0), self.owners.get(path, 0))
+
+    def begin_long_change(self) -> None:
+        """A transaction is applied in slices: until its end, the digest of the tree is that before it."""
+        self._digest_before = self.digest
+
+    def end_long_change(self) -> None:
+        self._digest_before = None
 
     # -- changing
 
@@ -582,7 +591,8 @@ class DataTree:
             )
 
     def snapshot_digest(self) -> tuple[int, int]:
-        return self.last_zxid, signed64(self.digest)
+        digest = self.digest if self._digest_before is None else self._digest_before
+        return self.last_zxid, signed64(digest)
 
     def restore_sessions(self, sessions: Iterable[tuple[int, int]]) -> None:
         self.session_timeouts_ms.clear()

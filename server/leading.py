@@ -8,25 +8,30 @@ A session has an owner: the server its client was last connected to. A write tha
 it came from a connection the client has left; it is refused, lest it be done after what the client did since.
 """
 
+from collections import deque
 from struct import Struct
 
 from eventlog import log
-from jute.errors import MarshallingError, SessionMoved, Unimplemented
+from jute.errors import MarshallingError, SessionMoved, Unimplemented, ZkError
 from jute.opcodes import OpCode
 from jute.record import DecodeError
 from quorum.replica import Origin
+from server import slices
 from server.acls import AuthIds
 from server.client_protocol import WRITES, ClientConnection
 from server.client_sessions import Session, Sessions
 from server.local_sessions import asks_for_ephemeral
 from server.ordering import OrderingPipeline, TxnSink
-from server.pipeline import ServerState
+from server.pipeline import LONG_MULTI_BYTES, NO_ZXID, Preparation, ServerState
 from server.prepare_txn import Preparer
+from server.slices import OPERATION_STEPS, WRITE_STEPS
 from server.standing import LEADER
-from server.txns import CLOSE_SESSION, CREATE_SESSION, Txn
+from server.txns import CLOSE_SESSION, CREATE_SESSION, MULTI, Txn
 
 _INT = Struct(">i")
 _SYNC = int(OpCode.SYNC)
+# A learner's request: from where, session, cxid, opcode, body, ids.
+_Forwarded = tuple[Origin, int, int, int, bytes, AuthIds]
 _COUNTER_MAX = 0xFFFFFFFE  # the last zxid of an epoch: after it there must be a new one
 
 
@@ -37,15 +42,33 @@ class LeadingPipeline(OrderingPipeline):
         self, state: ServerState, sessions: Sessions, local: Sessions, preparer: Preparer, sink: TxnSink
     ) -> None:
         super().__init__(state, sessions, local, preparer, sink, LEADER)
+        self._learner_syncs: deque[tuple[int, Origin]] = deque()  # and the zxid that each waits for
+        self._committed_zxid = preparer.zxid
+        self._forwarded: deque[_Forwarded] = deque()  # while something is being prepared
         self.owners: dict[int, Origin | None] = {}  # None: ourselves; absent: nobody has asked yet
         self._zxid_max = preparer.zxid | _COUNTER_MAX
 
     def committed(self, count: int) -> None:
         if count:
-            latency_ms = max(0, self.wall_ms - self.in_flight[0][0].time_ms)
+            latency_ms = max(0, self.wall_ms - self.in_flight[self.due][0].time_ms)
             self.stats.ensemble.quorum_acks.add(latency_ms, count)
             self.stats.ensemble.propagations.add(latency_ms, count)
+        self._committed_zxid += count
         super().committed(count)
+        while self._learner_syncs and self._learner_syncs[0][0] <= self._committed_zxid:
+            self._learner_syncs.popleft()[1].sync_done()
+
+    @property
+    def sync_due(self) -> int:
+        """The zxid that the oldest sync of a learner waits for, or one beyond all others.
+
+        It waits for commits that are sent before the answer, not for us to apply them.
+        """
+        return self._learner_syncs[0][0] if self._learner_syncs else NO_ZXID
+
+    @property
+    def pending_syncs(self) -> int:
+        return super().pending_syncs + len(self._learner_syncs)
 
     # -- our own clients
 
@@ -68,8 +91,8 @@ class LeadingPipeline(OrderingPipeline):
             raise Unimplemented  # no transaction speaks of a local session
         super().create_session_again(connection, xid, body)
 
-    def hold(self, connection: ClientConnection, session: Session) -> None:
-        super().hold(connection, session)
+    def give(self, connection: ClientConnection, session: Session) -> None:
+        super().give(connection, session)
         if session.id in self.sessions.by_id:  # else it is local: nobody can forward for it
             self.owners[session.id] = None
 
@@ -80,7 +103,7 @@ class LeadingPipeline(OrderingPipeline):
         session_id, timeout_ms = connection.session_id, connection.timeout_ms
         log.info(f"Upgrading session 0x{session_id & 0xFFFFFFFFFFFFFFFF:x}")
         self.local.forget(session_id)
-        self.hold(connection, self.sessions.open(session_id, timeout_ms, self.now_ms))
+        self.give(connection, self.sessions.open(session_id, timeout_ms, self.now_ms))
         txn = self.preparer.create_session(session_id, timeout_ms, self.wall_ms)
         self._order(txn, None, 0, CREATE_SESSION, 0)
 
@@ -88,24 +111,68 @@ class LeadingPipeline(OrderingPipeline):
 
     def forwarded(self, origin: Origin, session: int, cxid: int, op: int, body: bytes, ids: AuthIds) -> None:
         """A learner's request: becomes exactly one transaction, or a sync answered in its turn."""
-        if op == _SYNC:
-            self.when_synced(origin)
-        elif self.preparer.zxid < self._zxid_max:
-            self._order(self._prepare(origin, session, cxid, op, body, ids), None, cxid, op, len(body))
+        request = (origin, session, cxid, op, body, ids)
+        if self.preparing is not None or self._forwarded:
+            self._forwarded.append(request)
+            self.state.on_work_left()
+        else:
+            self._take(request)
 
-    def _prepare(self, origin: Origin, session: int, cxid: int, op: int, body: bytes, ids: AuthIds) -> Txn:
+    def _take(self, request: "_Forwarded") -> None:
+        origin, session, cxid, op, body, ids = request
+        if op == _SYNC:
+            self._sync_learner(origin)
+        elif self.preparer.zxid < self._zxid_max:
+            self._prepare(origin, session, cxid, op, body, ids)
+
+    def _sync_learner(self, origin: Origin) -> None:
+        if self._committed_zxid < self.preparer.zxid or self._learner_syncs:
+            self._learner_syncs.append((self.preparer.zxid, origin))
+        else:
+            origin.sync_done()
+
+    def _prepare(self, origin: Origin, session: int, cxid: int, op: int, body: bytes, ids: AuthIds) -> None:
         if op == CLOSE_SESSION:  # whoever asks: also the server that the client has left
-            return self.preparer.close_session(session, cxid, self.wall_ms)
-        if op == CREATE_SESSION:
-            return self._create_session(origin, session, cxid, body)
-        if self.sessions.is_alive(session) and self.owners.setdefault(session, origin) is not origin:
-            return self.preparer.refuse(session, cxid, SessionMoved(), self.wall_ms)
-        if op not in WRITES:
-            return self.preparer.refuse(session, cxid, Unimplemented(), self.wall_ms)
-        try:
-            return self.preparer.prepare(session, cxid, op, body, ids, self.wall_ms)
-        except DecodeError:
-            return self.preparer.refuse(session, cxid, MarshallingError(), self.wall_ms)
+            self._order_close(session, None, cxid)
+        elif op == CREATE_SESSION:
+            self._order(self._create_session(origin, session, cxid, body), None, cxid, op, len(body))
+        elif self.sessions.is_alive(session) and self.owners.setdefault(session, origin) is not origin:
+            self._refuse(session, cxid, op, SessionMoved())
+        elif op not in WRITES:
+            self._refuse(session, cxid, op, Unimplemented())
+        elif op == MULTI and len(body) > LONG_MULTI_BYTES:
+            long = self.preparer.begin_multi(session, cxid, body, ids, self.wall_ms)
+            try:
+                self._prepare_long(long, None, cxid, op, len(body))
+            except DecodeError:
+                self._refuse(session, cxid, op, MarshallingError())
+        else:
+            try:
+                txn = self.preparer.prepare(session, cxid, op, body, ids, self.wall_ms)
+            except DecodeError:
+                txn = self.preparer.refuse(session, cxid, MarshallingError(), self.wall_ms)
+            self.steps += WRITE_STEPS if op != MULTI else OPERATION_STEPS * len(txn.args)
+            self._order(txn, None, cxid, op, len(body))
+
+    def _refuse(self, session: int, cxid: int, op: int, failure: ZkError) -> None:
+        self._order(self.preparer.refuse(session, cxid, failure, self.wall_ms), None, cxid, op, 0)
+
+    def _not_prepared(self, preparing: Preparation) -> None:
+        if preparing.connection is not None:
+            super()._not_prepared(preparing)
+        else:  # a learner waits for exactly one transaction
+            self._refuse(preparing.long.session, preparing.xid, preparing.op, MarshallingError())
+
+    @property
+    def has_work_left(self) -> bool:
+        return bool(super().has_work_left or self._forwarded)
+
+    def _go_on_undisturbed(self) -> None:
+        """Learners' requests first: they have waited in their order."""
+        while self._forwarded and self.preparing is None and self.steps < slices.STEPS_PER_SLICE:
+            self._take(self._forwarded.popleft())
+        if self.preparing is None:
+            super()._go_on_undisturbed()
 
     def _create_session(self, origin: Origin, session: int, cxid: int, body: bytes) -> Txn:
         if len(body) < 4:
@@ -136,9 +203,8 @@ class LeadingPipeline(OrderingPipeline):
     def close_ownerless(self) -> None:
         """Nodes of sessions that nobody knows go by a transaction, so that they go on every server."""
         known = self.tree.session_timeouts_ms
-        for session_id in [owner for owner in self.tree.ephemerals if owner not in known]:
-            txn = self.preparer.close_session(session_id, 0, self.wall_ms)
-            self._order(txn, None, 0, CLOSE_SESSION, 0)
+        self._to_close += [owner for owner in self.tree.ephemerals if owner not in known]
+        self._close_some()
 
     def _session_closed(self, session_id: int, connection: ClientConnection | None) -> None:
         super()._session_closed(session_id, connection)

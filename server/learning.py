@@ -10,19 +10,29 @@ after it would ever be committed.
 
 from collections import deque
 from struct import Struct
+from typing import Any
 
 from eventlog import log
 from jute.errors import EphemeralOnLocalSession, MarshallingError, SessionExpired, Unimplemented
 from jute.opcodes import OpCode
 from jute.record import DecodeError
 from quorum.replica import Upstream
+from server import slices
 from server.client_protocol import CLOSED, ClientConnection
 from server.client_sessions import Session, Sessions
 from server.local_sessions import makes_ephemeral
-from server.pipeline import OUTSTANDING_BYTES_MAX, Pipeline, ServerState
+from server.pipeline import (
+    LONG_MULTI_BYTES,
+    NO_ZXID,
+    OUTSTANDING_BYTES_MAX,
+    Pipeline,
+    Preparation,
+    ServerState,
+)
+from server.prepare_txn import LongPreparation
 from server.stored_tree import StoredTree
 from server.txns import CLOSE_SESSION, CREATE_SESSION, MULTI, Txn, decode_txn
-from server.write_requests import parse_write
+from server.write_requests import MultiParser, Operation, parse_write
 
 _INT = Struct(">i")
 _SYNC = int(OpCode.SYNC)
@@ -31,6 +41,25 @@ _SYNC = int(OpCode.SYNC)
 _Forwarded = tuple[ClientConnection | None, int, int, int, int]
 # A sync likewise: whom to answer, xid, the reply's body, when it began.
 _Sync = tuple[ClientConnection, int, bytes, int]
+
+
+class LongDecoding(LongPreparation):
+    """A client's multi that is taken apart in slices, to see whether it can be; `txn` stays None."""
+
+    def __init__(self, session: int, cxid: int, body: bytes) -> None:
+        super().__init__(session, cxid)
+        self.body = body
+        self.operations: list[Operation] | None = None
+        self._parser = MultiParser(body)
+
+    def go_on(self, steps_max: int) -> int:
+        try:
+            steps = self._parser.go_on(steps_max)
+        except MarshallingError as failure:
+            raise DecodeError(str(failure)) from None
+        if self._parser.is_done:
+            self.operations = self._parser.operations
+        return steps
 
 
 class LearningPipeline(Pipeline):
@@ -45,6 +74,7 @@ class LearningPipeline(Pipeline):
         self._waiting: dict[int, deque[_Forwarded]] = {}
         self._waiting_count = 0
         self._syncs: deque[_Sync] = deque()
+        self._syncs_due: deque[int] = deque()  # zxids after which the oldest syncs are to be answered
         self._revalidating: dict[int, deque[ClientConnection]] = {}
         self._told_ms = 0  # when the leader was last told who was heard
         self._heard_and_gone: dict[int, int] = {}  # timeouts of sessions heard since, now without connection
@@ -53,13 +83,48 @@ class LearningPipeline(Pipeline):
     # -- requests
 
     def submit(self, connection: ClientConnection, xid: int, op: int, body: bytes) -> None:
+        if op == MULTI and len(body) > LONG_MULTI_BYTES:
+            self._submit_long(connection, xid, body)
+            return
         try:
             args = parse_write(op, body)
         except MarshallingError as failure:
             raise DecodeError(str(failure)) from None
+        self._forward_parsed(connection, xid, op, body, args)
+
+    def _forward_parsed(
+        self, connection: ClientConnection, xid: int, op: int, body: bytes, args: Any
+    ) -> None:
         if connection.session_id in self.local.by_id and makes_ephemeral(op, args):
             self._upgrade_for(connection, op)
         self._forward(connection, xid, op, body)
+
+    def _submit_long(self, connection: ClientConnection, xid: int, body: bytes) -> None:
+        """A multi of many operations takes long to be decoded; other writes wait behind it."""
+        long = LongDecoding(connection.session_id, xid, body)
+        self.steps += long.go_on(max(1, slices.STEPS_PER_SLICE - self.steps))
+        if long.operations is None:
+            self.preparing = Preparation(long, connection, xid, MULTI, len(body))
+            self.state.on_work_left()
+        else:
+            self._forward_parsed(connection, xid, MULTI, body, long.operations)
+
+    def _go_on_preparing(self) -> None:
+        preparing = self.preparing
+        assert preparing is not None
+        connection, long = preparing.connection, preparing.long
+        assert connection is not None
+        assert isinstance(long, LongDecoding)
+        try:
+            self.steps += long.go_on(slices.STEPS_PER_SLICE - self.steps)
+            if long.operations is None:
+                return
+            self.preparing = None
+            if connection.state != CLOSED:
+                self._forward_parsed(connection, preparing.xid, MULTI, long.body, long.operations)
+        except DecodeError:
+            self.preparing = None
+            connection.unsubmitted(preparing.xid, MarshallingError.code)
 
     def _forward(self, connection: ClientConnection, xid: int, op: int, body: bytes) -> None:
         self._wait(connection.session_id, connection, xid, op, len(body))
@@ -83,9 +148,23 @@ class LearningPipeline(Pipeline):
 
     def sync_done(self) -> None:
         """The leader answered our oldest sync: all that was committed before it is applied."""
-        if not self._syncs:
+        if len(self._syncs) == len(self._syncs_due):
             log.warning("sync_answered_unasked")
             return
+        if self.is_behind:
+            last = self.in_flight[self.due - 1] if self.due or self.applying is None else self.applying.done
+            self._syncs_due.append(last[0].zxid)
+            self.sync_zxid = self._syncs_due[0]
+        else:
+            self._answer_sync()
+
+    def _answer_syncs(self) -> None:
+        while self._syncs_due and self._syncs_due[0] <= self.tree.last_zxid:
+            self._syncs_due.popleft()
+            self._answer_sync()
+        self.sync_zxid = self._syncs_due[0] if self._syncs_due else NO_ZXID
+
+    def _answer_sync(self) -> None:
         connection, xid, body, started_ms = self._syncs.popleft()
         self.outstanding_bytes -= len(body)
         if connection.state != CLOSED:
@@ -106,7 +185,7 @@ class LearningPipeline(Pipeline):
 
     def proposed(self, payload: bytes) -> None:
         """The leader's next transaction; nothing changes before it is committed."""
-        txn = decode_txn(payload)
+        txn = decode_txn(payload, is_long_left=True)
         waiting = self._waiting.get(txn.session)
         if waiting is None or waiting[0][1] != txn.cxid:
             self._expect(txn, None, 0, 0, 0)
@@ -119,7 +198,7 @@ class LearningPipeline(Pipeline):
 
     def committed(self, count: int) -> None:
         if count:
-            latency_ms = self.wall_ms - self.in_flight[0][0].time_ms
+            latency_ms = self.wall_ms - self.in_flight[self.due][0].time_ms
             if latency_ms >= 0:  # by the leader's clock, which may not be ours
                 self.stats.ensemble.commit_propagations.add(latency_ms, count)
                 self.stats.ensemble.propagations.add(latency_ms, count)
@@ -136,7 +215,7 @@ class LearningPipeline(Pipeline):
             self._open_local(connection)
             return
         connection.await_session()
-        self.hold(connection, Session(self.sessions.new_id(), connection.timeout_ms, self.now_ms))
+        self.give(connection, Session(self.sessions.new_id(), connection.timeout_ms, self.now_ms))
         self._forward(connection, 0, CREATE_SESSION, _INT.pack(connection.timeout_ms))
 
     def create_session_again(self, connection: ClientConnection, xid: int, body: bytes) -> None:
@@ -175,7 +254,7 @@ class LearningPipeline(Pipeline):
         if connection.state == CLOSED:
             return
         if is_valid:
-            self.hold(connection, Session(session_id, connection.timeout_ms, self.now_ms))
+            self.give(connection, Session(session_id, connection.timeout_ms, self.now_ms))
             self.stats.sessions_renewed += 1
             connection.opened()
         else:
@@ -196,7 +275,7 @@ class LearningPipeline(Pipeline):
         session_id, timeout_ms = connection.session_id, connection.timeout_ms
         log.info(f"Upgrading session 0x{session_id & 0xFFFFFFFFFFFFFFFF:x}")
         self.local.forget(session_id)
-        self.hold(connection, Session(session_id, timeout_ms, self.now_ms))
+        self.give(connection, Session(session_id, timeout_ms, self.now_ms))
         self._wait(session_id, None, 0, CREATE_SESSION, 0)
         self._upstream.forward(session_id, 0, CREATE_SESSION, _INT.pack(timeout_ms), None)
 

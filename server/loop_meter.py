@@ -33,12 +33,19 @@ class Named(Protocol):
 class LoopMeter:
     """Measures one loop; without a stopwatch it counts nothing.
 
+    `cpu_clock` tells how much of a pass this thread was running: the rest it waited, for the disk or because
+    others had the processor.
+
     `long_holds` counts the passes above LONG_US by what took longest in them: the kind of work and, for
     requests and commits, the opcode.
     """
 
-    def __init__(self, stopwatch: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, stopwatch: Callable[[], float] | None = None, cpu_clock: Callable[[], float] | None = None
+    ) -> None:
         self._stopwatch = stopwatch
+        self._cpu_clock = cpu_clock
+        self._began_cpu_s = 0.0
         self.holds = PercentileSummary()  # of passes, in us
         self.long_holds: dict[tuple[str, int], int] = {}
         self._has_begun = False  # the first pass: the meter may be started in the middle of one
@@ -87,6 +94,8 @@ class LoopMeter:
         self._longest_s = -1.0
         self._has_begun = True
         self._began_s = self._at_s = self._stopwatch()
+        if self._cpu_clock is not None:
+            self._began_cpu_s = self._cpu_clock()
 
     def _count_long(self, held_us: int) -> None:
         what = self._kind, self._op
@@ -94,9 +103,11 @@ class LoopMeter:
         if self._at_s < self._next_report_s:
             self._unreported += 1
             return
+        cpu_s = self._cpu_clock() - self._began_cpu_s if self._cpu_clock is not None else held_us / 1_000_000
         log.warning(
             "loop_held",
             held_ms=held_us // 1000,
+            cpu_ms=round(cpu_s * 1000),
             longest_ms=round(self._longest_s * 1000),
             work=self._kind,
             session=f"0x{self._session & 0xFFFFFFFFFFFFFFFF:x}",

@@ -11,16 +11,26 @@ from typing import Protocol
 
 from jute.errors import MarshallingError, SessionExpired, ZkError
 from jute.opcodes import OpCode
+from jute.record import DecodeError
+from server import slices
 from server.client_protocol import CLOSED, ClientConnection
 from server.client_sessions import Session, Sessions
-from server.pipeline import OUTSTANDING_BYTES_MAX, Pipeline, ServerState
-from server.prepare_txn import Preparer
+from server.pipeline import (
+    LONG_MULTI_BYTES,
+    NO_ZXID,
+    OUTSTANDING_BYTES_MAX,
+    Pipeline,
+    Preparation,
+    ServerState,
+)
+from server.prepare_txn import LongPreparation, Preparer
+from server.slices import OPERATION_STEPS, WRITE_STEPS
 from server.standing import STANDALONE
-from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, Txn
+from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, MULTI, Txn
 
 _INT = Struct(">i")
 _SYNC = int(OpCode.SYNC)
-NO_ZXID = (1 << 63) - 1
+_EXPIRY_STEPS = 2 * OPERATION_STEPS
 _MASK64 = 0xFFFFFFFFFFFFFFFF
 
 
@@ -79,12 +89,20 @@ class OrderingPipeline(Pipeline):
         self.preparer = preparer
         self.sink = sink
         self._syncs: deque[tuple[int, Synced]] = deque()  # and the zxid that each waits for
+        self._expiring: Iterator[Session] | None = None
+        self._to_close: deque[int] = deque()  # sessions that end without having been asked to
         self.tree.tracks_digest = False  # the preparer knows it, one transaction ahead
 
     # -- requests
 
     def submit(self, connection: ClientConnection, xid: int, op: int, body: bytes) -> None:
-        txn = self.preparer.prepare(connection.session_id, xid, op, body, connection.ids, self.wall_ms)
+        session_id = connection.session_id
+        if op == MULTI and len(body) > LONG_MULTI_BYTES:
+            long = self.preparer.begin_multi(session_id, xid, body, connection.ids, self.wall_ms)
+            self._prepare_long(long, connection, xid, op, len(body))
+            return
+        txn = self.preparer.prepare(session_id, xid, op, body, connection.ids, self.wall_ms)
+        self.steps += WRITE_STEPS if op != MULTI else OPERATION_STEPS * len(txn.args)
         self._expect(txn, connection, xid, op, len(body))
         self.sink.append(txn.payload)
 
@@ -100,6 +118,7 @@ class OrderingPipeline(Pipeline):
         """Tell once everything in flight now is committed: at once if nothing is, and nobody else waits."""
         if self.in_flight or self._syncs:
             self._syncs.append((self.preparer.zxid, synced))
+            self.sync_zxid = self._syncs[0][0]
         else:
             synced.sync_done()
 
@@ -116,15 +135,10 @@ class OrderingPipeline(Pipeline):
         in_flight = len(self.in_flight) + len(self._syncs) + self.queued_reads
         return in_flight > self.limits.outstanding_max or self.outstanding_bytes > OUTSTANDING_BYTES_MAX
 
-    @property
-    def sync_due(self) -> int:
-        """The zxid that the oldest sync waits for, or one beyond all others."""
-        return self._syncs[0][0] if self._syncs else NO_ZXID
-
     def open_session(self, connection: ClientConnection) -> None:
         session_id = self.sessions.new_id()
         connection.await_session()
-        self.hold(connection, self.sessions.open(session_id, connection.timeout_ms, self.now_ms))
+        self.give(connection, self.sessions.open(session_id, connection.timeout_ms, self.now_ms))
         self._submit_create(connection, connection.timeout_ms)
 
     def create_session_again(self, connection: ClientConnection, xid: int, body: bytes) -> None:
@@ -141,15 +155,66 @@ class OrderingPipeline(Pipeline):
 
     def _renew(self, connection: ClientConnection, session_id: int) -> None:
         if self.sessions.is_alive(session_id):
-            self.hold(connection, self.sessions.open(session_id, connection.timeout_ms, self.now_ms))
+            self.give(connection, self.sessions.open(session_id, connection.timeout_ms, self.now_ms))
             self.stats.sessions_renewed += 1
             connection.opened()
         else:
             connection.refuse()
 
     def _submit_close(self, connection: ClientConnection, xid: int) -> None:
-        txn = self.preparer.close_session(connection.session_id, xid, self.wall_ms)
-        self._order(txn, connection, xid, CLOSE_SESSION, 0)
+        self._order_close(connection.session_id, connection, xid)
+
+    def _order_close(self, session_id: int, connection: ClientConnection | None, xid: int) -> None:
+        self.steps += _EXPIRY_STEPS
+        if self.takes_long_to_close(session_id):
+            long = self.preparer.begin_close(session_id, xid, self.wall_ms)
+            self._prepare_long(long, connection, xid, CLOSE_SESSION, 0)
+        else:
+            txn = self.preparer.close_session(session_id, xid, self.wall_ms)
+            self._order(txn, connection, xid, CLOSE_SESSION, 0)
+
+    def takes_long_to_close(self, session_id: int) -> bool:
+        """Whether a session may own more ephemerals than can be deleted in a slice."""
+        owned = len(self.tree.ephemerals.get(session_id, ()))
+        return owned + len(self.preparer.pending) > slices.operations_per_slice()
+
+    def _prepare_long(
+        self, long: LongPreparation, connection: ClientConnection | None, xid: int, op: int, frame_bytes: int
+    ) -> None:
+        """Prepare what takes long: at once as far as this slice goes, then in others."""
+        self.preparing = Preparation(long, connection, xid, op, frame_bytes)
+        try:
+            self.steps += long.go_on(max(1, slices.STEPS_PER_SLICE - self.steps))
+        except DecodeError:
+            self.preparing = None
+            raise
+        self._order_if_prepared()
+
+    def _go_on_preparing(self) -> None:
+        preparing = self.preparing
+        assert preparing is not None
+        try:
+            self.steps += preparing.long.go_on(slices.STEPS_PER_SLICE - self.steps)
+        except DecodeError:
+            self.preparing = None
+            self._not_prepared(preparing)
+            return
+        self._order_if_prepared()
+
+    def _order_if_prepared(self) -> None:
+        preparing = self.preparing
+        assert preparing is not None
+        txn = preparing.long.txn
+        if txn is None:
+            self.state.on_work_left()
+            return
+        self.preparing = None
+        self._order(txn, preparing.connection, preparing.xid, preparing.op, preparing.frame_bytes)
+
+    def _not_prepared(self, preparing: Preparation) -> None:
+        """What was asked for turned out to be no transaction at all."""
+        assert preparing.connection is not None
+        preparing.connection.unsubmitted(preparing.xid, MarshallingError.code)
 
     def _order(
         self, txn: Txn, connection: ClientConnection | None, xid: int, op: int, frame_bytes: int
@@ -167,14 +232,11 @@ class OrderingPipeline(Pipeline):
 
     # -- commits
 
-    def committed(self, count: int) -> None:
-        if not self._syncs:
-            super().committed(count)
-            return
-        for _ in range(count):  # a sync is answered before the write behind it
-            super().committed(1)
-            while self._syncs and self._syncs[0][0] <= self.tree.last_zxid:
-                self._syncs.popleft()[1].sync_done()
+    def _answer_syncs(self) -> None:
+        """A sync is answered before the write behind it."""
+        while self._syncs and self._syncs[0][0] <= self.tree.last_zxid:
+            self._syncs.popleft()[1].sync_done()
+        self.sync_zxid = self._syncs[0][0] if self._syncs else NO_ZXID
 
     def _applied(self, txn: Txn) -> None:
         self.preparer.applied(txn.zxid)
@@ -185,8 +247,9 @@ class OrderingPipeline(Pipeline):
 
     def expire_sessions(self) -> None:
         super().expire_sessions()
-        for session in self.sessions.expire(self.now_ms):
-            self._expire(session)
+        if self._expiring is None:
+            self._expiring = iter(self.sessions.expire(self.now_ms))
+        self._close_some()
 
     def expire_session(self, session_id: int) -> bool:
         """End one session before its time, as an expiry does; was there such a one?"""
@@ -194,12 +257,35 @@ class OrderingPipeline(Pipeline):
         if session is None or session.is_closing:
             return False
         session.is_closing = True
-        self._expire(session)
+        self.report_expiry(session)
+        self._to_close.append(session_id)
+        self._close_some()
         return True
 
-    def _expire(self, session: Session) -> None:
-        self.report_expiry(session)
-        self._order(self.preparer.close_session(session.id, 0, self.wall_ms), None, 0, CLOSE_SESSION, 0)
+    def _close_some(self) -> None:
+        """A crowd that expires together does so in slices; meanwhile, whoever is heard does not expire."""
+        while self._to_close or self._expiring is not None:
+            if self.preparing is not None or self.steps >= slices.STEPS_PER_SLICE:
+                self.state.on_work_left()
+                return
+            if self._to_close:
+                self._order_close(self._to_close.popleft(), None, 0)
+                continue
+            assert self._expiring is not None
+            session = next(self._expiring, None)
+            if session is None:
+                self._expiring = None
+            else:
+                self.report_expiry(session)
+                self._order_close(session.id, None, 0)
+
+    @property
+    def has_work_left(self) -> bool:
+        return bool(super().has_work_left or self._to_close or self._expiring is not None)
+
+    def _go_on_undisturbed(self) -> None:
+        super()._go_on_undisturbed()
+        self._close_some()
 
     def expired_containers(self, never_used_ms_max: int) -> Iterator[bytes]:
         """Container and TTL nodes whose time has come."""

@@ -11,11 +11,21 @@ A pipeline is synchronous: connections hand it what their clients ask for, whoev
 the reads that waited behind it on its connection are answered, so no connection ever sees its requests
 answered out of order or a later write before its turn.
 
+What takes long is done in slices (slices.py); `go_on` does one. Meanwhile the sockets are looked at, clients
+and other servers are heard, and pings are answered.
+
+    preparing    a transaction that is not whole: other writes wait, and so do transactions to be applied
+    applying     one that is not in the tree altogether, or not told to all who watch: all requests wait
+    due          transactions are committed that are not applied: they follow, in their order
+    rewatching   a setWatches of many paths: this connection waits
+    chores       sessions to be expired, watches of connections that are gone: nobody waits
+
 `now_ms` (never goes back) and `wall_ms` are set once for a batch of events by the shell that drives us.
 """
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Protocol
 
 import attrs
@@ -24,8 +34,9 @@ from eventlog import log
 from jute.client_records import ConnectRequest
 from jute.opcodes import OpCode
 from quorum.committed_log import CommittedLog
+from server import slices
 from server.acls import AccessRules
-from server.apply_txn import apply_txn
+from server.apply_txn import LongApplication, apply_txn, takes_long
 from server.client_protocol import CLOSED, ClientConnection
 from server.client_sessions import Session, Sessions, password_of
 from server.connection_throttle import ConnectionThrottle
@@ -33,11 +44,16 @@ from server.data_tree import DataTree
 from server.digest_history import INTERVAL as DIGEST_INTERVAL
 from server.digest_history import DigestHistory
 from server.loop_meter import COMMIT, LoopMeter
+from server.prepare_txn import LongPreparation
 from server.server_stats import ServerStats
-from server.txns import CLOSE_SESSION, Txn
+from server.slices import OPERATION_STEPS, WRITE_STEPS
+from server.txns import CLOSE_SESSION, MULTI, Txn
 from server.watches import Watches
 
 OUTSTANDING_BYTES_MAX = 64 << 20
+NO_ZXID = (1 << 63) - 1
+LONG_MULTI_BYTES = 8 << 10  # where it may take long to prepare
+_REFUSAL_EVERY_MS = 10_000
 
 _GET_DATA = int(OpCode.GET_DATA)
 _GET_EPHEMERALS = int(OpCode.GET_EPHEMERALS)
@@ -46,6 +62,7 @@ _LONG_READS = frozenset({_GET_DATA, int(OpCode.GET_CHILDREN), int(OpCode.GET_CHI
 _SHORT_REPLY_BYTES = 100
 _CHILD_NAME_BYTES = 20
 _UNKNOWN_REPLY_BYTES = 1 << 20
+_APPLIED_AT_ONCE_STEPS = 400
 
 
 class Outlet(Protocol):
@@ -70,6 +87,9 @@ class Limits:
     session_ms_min: int = 4000
     session_ms_max: int = 40_000
     outstanding_max: int = 1000
+    multi_read_operations_max: int = 4000
+    multi_read_bytes_max: int = 64 << 20
+    unsent_bytes_max: int = 256 << 20
     large_request_threshold_bytes: int = -1
     large_request_bytes_max: int = 100 * 1024 * 1024
     throttled_op_wait_ms: int = 0
@@ -121,11 +141,84 @@ class ServerState:
         self.stats = ServerStats()
         self.digest_history = DigestHistory()
         self.answer_word: Callable[[ClientConnection, str], bytes] | None = None
+        self.unsent_bytes = 0  # of all replies and events that clients have not taken
+        self.unread: dict[ClientConnection, None] = {}  # whose clients these are
+        self._refusal_due_ms = 0
+        self._refusals_unreported = 0
+        self.on_work_left: Callable[[], object] = _nobody_goes_on
         self.tree.triggers = self.watches
         self.watches.count_told = self._count_told
 
     def _count_told(self, event: int, watchers: int) -> None:
         self.stats.watchers_told[event].add(watchers)
+
+    def report_refusal(self, client: str, op: int, setting: str, most: int, now_ms: int) -> None:
+        """Say which limit a request was beyond; not each time, because anybody can bring it about."""
+        if now_ms < self._refusal_due_ms:
+            self._refusals_unreported += 1
+            return
+        log.warning(
+            "request_refused",
+            client=client,
+            opcode=int(op),
+            reason=f"it is beyond {setting}={most}",
+            unreported=self._refusals_unreported,
+        )
+        self._refusal_due_ms = now_ms + _REFUSAL_EVERY_MS
+        self._refusals_unreported = 0
+
+    def count_unsent(self, connection: ClientConnection, before: int, now: int) -> None:
+        """A client has taken some of its output, or been given some that it has not taken."""
+        self.unsent_bytes += now - before
+        if not now:
+            self.unread.pop(connection, None)
+            return
+        self.unread[connection] = None
+        while now > before and self.unsent_bytes > self.limits.unsent_bytes_max:
+            worst = max(self.unread, key=_unsent_bytes)
+            limit = f"triokeeper.unsentMaxBytes={self.limits.unsent_bytes_max}"
+            log.warning(
+                "client_does_not_read",
+                client=f"{worst.address}:{worst.port}",
+                bytes_waiting=worst.unsent_bytes,
+                reason=f"all clients together are beyond {limit}",
+            )
+            worst.close()
+
+
+def _nobody_goes_on() -> None:
+    """Until there is a shell that calls `go_on`."""
+
+
+class Preparation:
+    """A transaction that is being prepared in slices, and whom to answer."""
+
+    __slots__ = ("connection", "frame_bytes", "long", "op", "xid")
+
+    def __init__(
+        self, long: LongPreparation, connection: ClientConnection | None, xid: int, op: int, frame_bytes: int
+    ) -> None:
+        self.long = long
+        self.connection = connection
+        self.xid = xid
+        self.op = op
+        self.frame_bytes = frame_bytes
+
+
+class Application:
+    """A transaction that is being applied in slices; `long` is None once it is in the tree."""
+
+    __slots__ = ("body", "done", "err", "long")
+
+    def __init__(self, done: InFlight, long: LongApplication | None, err: int, body: bytes) -> None:
+        self.done = done
+        self.long = long
+        self.err = err
+        self.body = body
+
+
+def _unsent_bytes(connection: ClientConnection) -> int:
+    return connection.unsent_bytes
 
 
 class Pipeline:
@@ -161,7 +254,15 @@ class Pipeline:
         self.reads_in_batch = 0
         self.outstanding_bytes = 0  # of requests in flight and reads that wait
         self.large_bytes = 0  # of large requests in flight
-        self.resumable: list[ClientConnection] = []
+        self.resumable: deque[ClientConnection] = deque()
+        self.steps = 0  # of work in this batch
+        self.preparing: Preparation | None = None
+        self.applying: Application | None = None
+        self.held: list[ClientConnection] = []  # with requests that wait for one of the two
+        self.due = 0  # transactions in flight that are committed
+        self._kept = 0  # of these, that are in the committed log
+        self.sync_zxid = NO_ZXID  # when this is applied, syncs are to be answered
+        self.rewatching: deque[ClientConnection] = deque()
         self._committed_log = state.committed_log
 
     @property
@@ -176,6 +277,7 @@ class Pipeline:
         """Something happened: this is the time for everything that follows from it."""
         self.now_ms = now_ms
         self.wall_ms = wall_ms
+        self.steps = 0
 
     def end_batch(self, now_ms: int) -> None:
         """All that happened has been seen to: what is to be ordered or made durable may go, together."""
@@ -262,7 +364,7 @@ class Pipeline:
             connection.fifo.append(None)
             self._submit_close(connection, xid)
 
-    def hold(self, connection: ClientConnection, session: Session) -> None:
+    def give(self, connection: ClientConnection, session: Session) -> None:
         """From now on this connection is the session's."""
         connection.session = session
         connection.session_id = session.id
@@ -275,18 +377,21 @@ class Pipeline:
 
     def _open_local(self, connection: ClientConnection) -> None:
         session_id = self.sessions.new_id()
-        self.hold(connection, self.local.open(session_id, connection.timeout_ms, self.now_ms))
+        self.give(connection, self.local.open(session_id, connection.timeout_ms, self.now_ms))
         connection.opened()
 
     def _renew_local(self, connection: ClientConnection, session_id: int) -> None:
         if self.local.is_alive(session_id):
-            self.hold(connection, self.local.open(session_id, connection.timeout_ms, self.now_ms))
+            self.give(connection, self.local.open(session_id, connection.timeout_ms, self.now_ms))
             self.stats.sessions_renewed += 1
             connection.opened()
         else:
             connection.refuse()
 
     # -- requests on their way
+
+    def report_refusal(self, connection: ClientConnection, op: int, setting: str, most: int) -> None:
+        self.state.report_refusal(f"{connection.address}:{connection.port}", op, setting, most, self.now_ms)
 
     @property
     def outstanding(self) -> int:
@@ -331,36 +436,106 @@ class Pipeline:
     # -- commits
 
     def committed(self, count: int) -> None:
-        """The oldest `count` transactions in flight are committed: apply and answer them, in order."""
+        """The oldest `count` transactions in flight that are not due yet are committed: apply and answer them
+        in order, now or, as far as that is too much at once, in the next slices."""
+        self.due += count
+        self.stats.commits += count
+        self._apply_due()
+        self.resume_paused()
+
+    def _apply_due(self) -> None:
         in_flight, now_ms, writes = self.in_flight, self.now_ms, self.stats.writes
         same_ms, same_count = UNTIMED, 0  # writes that began together are counted together
-        for _ in range(count):
+        is_whole, steps_max = self.applying is None, slices.STEPS_PER_SLICE
+        while is_whole and self.due and self.steps < steps_max and self.preparing is None:
+            self.due -= 1
             done = in_flight.popleft()
             if done[4] != same_ms:
                 if same_ms != UNTIMED:
                     writes.add(now_ms - same_ms, same_count)
                 same_ms, same_count = done[4], 0
             same_count += 1
-            self._apply(done)
+            is_whole = self._apply(done)
         if same_ms != UNTIMED:
             writes.add(now_ms - same_ms, same_count)
-        self.stats.commits += count
-        self.resume_paused()
+        if self.due:
+            self._keep_due()
+            self.state.on_work_left()
+
+    def _keep_due(self) -> None:
+        """A learner that is brought up to date now is sent what is committed, applied or not."""
+        if self._committed_log is not None:
+            for done in islice(self.in_flight, self._kept, self.due):
+                self._committed_log.append(done[0].zxid, done[0].payload)
+            self._kept = self.due
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is committed and not applied."""
+        return self.due > 0 or self.applying is not None
 
     def resume_paused(self) -> None:
-        """Go on with connections that had to wait and need not any more."""
-        ready, self.resumable = self.resumable, []
-        for connection in ready:
-            connection.resume()
+        """Go on with connections that had to wait and need not any more, as many as fit in a slice."""
+        resumable = self.resumable
+        for _ in range(len(resumable)):
+            if self.steps >= slices.STEPS_PER_SLICE:
+                self.state.on_work_left()
+                return
+            resumable.popleft().resume()
 
-    def _apply(self, done: InFlight) -> None:
-        txn, connection, xid, op, started_ms, frame_bytes = done
-        err, body = apply_txn(self.tree, txn)
+    def _apply(self, done: InFlight) -> bool:
+        """Apply a transaction and answer it; False if it goes on in other slices."""
+        txn, type_ = done[0], done[0].type
         if self._committed_log is not None:
-            self._committed_log.append(txn.zxid, txn.payload)
+            if self._kept:
+                self._kept -= 1
+            else:
+                self._committed_log.append(txn.zxid, txn.payload)
+        self.steps += WRITE_STEPS
+        if type_ in (MULTI, CLOSE_SESSION):
+            if takes_long(self.tree, txn, slices.operations_per_slice()):
+                self.applying = Application(done, LongApplication(self.tree, txn), 0, b"")
+                return self._go_on_applying()
+            self.steps += OPERATION_STEPS * (len(txn.args) if type_ == MULTI else 1)
+        err, body = apply_txn(self.tree, txn)
         self._applied(txn)
         if txn.digest is not None and not txn.zxid % DIGEST_INTERVAL:
             self.digest_history.note(txn.zxid, self.tree.digest)
+        if self.watches.untold:
+            self.applying = Application(done, None, err, body)
+            return self._go_on_applying()
+        self._answer(done, err, body)
+        return True
+
+    def _go_on_applying(self) -> bool:
+        """Do some of what is to be applied; True if that was the rest."""
+        applying = self.applying
+        assert applying is not None
+        done, long = applying.done, applying.long
+        if self.watches.untold:
+            self.steps += self.watches.go_on_telling(slices.STEPS_PER_SLICE - self.steps)
+        while long is not None and not self.watches.untold and self.steps < slices.STEPS_PER_SLICE:
+            # Events for many are told before the next operations, so that they do not pile up.
+            is_whole, steps = long.go_on(min(_APPLIED_AT_ONCE_STEPS, slices.STEPS_PER_SLICE - self.steps))
+            self.steps += steps
+            if is_whole:
+                applying.err, applying.body, applying.long = long.err, long.body, None
+                self._applied(done[0])
+                if done[0].digest is not None and not done[0].zxid % DIGEST_INTERVAL:
+                    self.digest_history.note(done[0].zxid, self.tree.digest)
+                long = None
+            if self.watches.untold:
+                self.steps += self.watches.go_on_telling(slices.STEPS_PER_SLICE - self.steps)
+        if long is None and not self.watches.untold:
+            self.applying = None
+            self._answer(done, applying.err, applying.body)
+            return True
+        self.meter.noted(COMMIT, done[0].session, done[0].type)
+        self.state.on_work_left()
+        return False
+
+    def _answer(self, done: InFlight, err: int, body: bytes) -> None:
+        txn, connection, xid, op, started_ms, frame_bytes = done
         self.outstanding_bytes -= frame_bytes
         if frame_bytes > self.limits.large_request_threshold_bytes >= 0:
             self.large_bytes -= frame_bytes
@@ -369,6 +544,58 @@ class Pipeline:
         if connection is not None and connection.state != CLOSED:
             connection.write_committed(xid, op, txn.zxid, err, body, self.now_ms - started_ms)
         self.meter.noted(COMMIT, txn.session, txn.type)
+        if txn.zxid >= self.sync_zxid:
+            self._answer_syncs()
+
+    def _answer_syncs(self) -> None:
+        """All that some syncs wait for is applied."""
+        raise NotImplementedError
+
+    # -- what takes long
+
+    def hold(self, connection: ClientConnection) -> None:
+        """A connection waits with its next request until what is being prepared or applied is whole."""
+        self.held.append(connection)
+
+    @property
+    def has_work_left(self) -> bool:
+        return bool(
+            self.preparing is not None
+            or self.applying is not None
+            or self.due
+            or self.held
+            or self.resumable
+            or self.rewatching
+            or self.watches.dropped
+        )
+
+    def go_on(self) -> None:
+        """Do the next slice of what takes long."""
+        if self.preparing is not None:
+            self._go_on_preparing()
+        elif self.applying is not None:
+            self._go_on_applying()
+        self._apply_due()
+        if self.preparing is None and self.applying is None:
+            self._go_on_undisturbed()
+        if self.has_work_left:
+            self.state.on_work_left()
+
+    def _go_on_undisturbed(self) -> None:
+        """No transaction is half done: let others go on, each with its share of the slice."""
+        held, self.held = self.held, []
+        self.resumable += held
+        self.resume_paused()
+        self.steps += self.watches.go_on_dropping(slices.STEPS_PER_SLICE - self.steps)
+        for _ in range(len(self.rewatching)):
+            if self.steps >= slices.STEPS_PER_SLICE:
+                return
+            connection = self.rewatching.popleft()
+            connection.go_on_rewatching()
+
+    def _go_on_preparing(self) -> None:
+        """Only whoever orders writes prepares any."""
+        raise NotImplementedError
 
     def _session_closed(self, session_id: int, connection: ClientConnection | None) -> None:
         """Wherever a session was closed, nobody goes on with it here."""

@@ -9,6 +9,10 @@ Invariants:
      error is a transaction too. (A body that cannot be decoded yields none: DecodeError.)
   2. The order of the checks is part of the protocol: which error wins is tested against the original.
   3. `digest` is what the tree's digest will be after the last transaction prepared.
+
+What takes long, a multi of many operations or the end of a session with many ephemerals, is prepared in
+slices (`LongMulti`, `LongClose`). Between two of them nothing else may be prepared, nor may anything that was
+prepared be applied: the state that is prepared against must not change. That is for the pipeline to see to.
 """
 
 from collections import deque
@@ -48,6 +52,7 @@ from server.data_tree import (
     with_data,
     wrap32,
 )
+from server.slices import OPERATION_STEPS, depth_steps
 from server.txns import (
     CHECK,
     CLOSE_SESSION,
@@ -65,10 +70,11 @@ from server.txns import (
     SET_DATA,
     TTL_MASK,
     TTL_OWNER,
+    LongPayload,
     Txn,
     seal,
 )
-from server.write_requests import Operation, parse_write
+from server.write_requests import MultiParser, Operation, parse_write
 
 _EPHEMERAL: Final = frozenset(mode.value for mode in CreateMode if mode.is_ephemeral)
 _SEQUENTIAL: Final = frozenset(mode.value for mode in CreateMode if mode.is_sequential)
@@ -87,6 +93,7 @@ _ACL_GROWTH_BYTES_MAX: Final = 512 << 10
 # A longer list of ephemerals is left out, as old versions always did: whoever applies the transaction knows
 # them. The original cannot read log entries that are much larger than a frame.
 _LISTED_BYTES_MAX: Final = 512 << 10
+_LISTED_PER_STEP: Final = 8  # ephemerals that are found and listed in the time of a step
 
 
 class Change:
@@ -158,6 +165,14 @@ class Preparer:
             return self.refuse(session, cxid, failure, time_ms)
         return self._prepare(session, cxid, op, args, ids, time_ms)
 
+    def begin_multi(self, session: int, cxid: int, body: bytes, ids: AuthIds, time_ms: int) -> "LongMulti":
+        """The same for a multi whose body is long, in slices."""
+        return LongMulti(self, session, cxid, body, ids, time_ms)
+
+    def begin_close(self, session: int, cxid: int, time_ms: int) -> "LongClose":
+        """The same as close_session for a session with many ephemerals, in slices."""
+        return LongClose(self, session, cxid, time_ms)
+
     def refuse(self, session: int, cxid: int, failure: ZkError, time_ms: int) -> Txn:
         """The transaction for a request that cannot be prepared: its failure takes a zxid too."""
         self._begin(session, (), time_ms)
@@ -172,8 +187,14 @@ class Preparer:
         self._begin(session, (), time_ms)
         owned = self._ephemerals_of(session)
         for path in owned:
-            parent_path = paths.parent_of(path)
-            self._remove(path, self._get(path), parent_path, self._get(parent_path))
+            self._remove_ephemeral(path)
+        return self._seal_close(session, cxid, owned)
+
+    def _remove_ephemeral(self, path: bytes) -> None:
+        parent_path = paths.parent_of(path)
+        self._remove(path, self._get(path), parent_path, self._get(parent_path))
+
+    def _seal_close(self, session: int, cxid: int, owned: list[bytes]) -> Txn:
         self._sessions.mark_closing(session)
         is_listed = self._lists_ephemerals and sum(map(len, owned)) <= _LISTED_BYTES_MAX
         return self._seal(cxid, CLOSE_SESSION, (owned if is_listed else None,))
@@ -213,37 +234,57 @@ class Preparer:
         self._time_ms = time_ms
 
     def _seal(self, cxid: int, type_: int, args: Any) -> Txn:
+        return seal(self._unsealed(cxid, type_, args))
+
+    def _unsealed(self, cxid: int, type_: int, args: Any) -> Txn:
         digest: int | None = None
         if self._digests:
             digest = self.digest = self.digest & 0xFFFFFFFFFFFFFFFF
             if digest >> 63:
                 digest = signed64(digest)
-        return seal(Txn(self._session, cxid, self.zxid, self._time_ms, type_, args, digest))
+        return Txn(self._session, cxid, self.zxid, self._time_ms, type_, args, digest)
 
     def _error(self, cxid: int, failure: ZkError) -> Txn:
         return seal(Txn(self._session, cxid, self.zxid, self._time_ms, ERROR, (failure.code,), None))
 
     def _multi(self, operations: list[Operation]) -> list[Operation]:
         """All or nothing: at the first failure everything prepared so far is taken back."""
-        done: list[Operation] = []
-        digest_before, changes_before, self._undo = self.digest, len(self._order), {}
-        growth_bytes = 0
+        done = self._begin_operations()
+        for type_, args in operations:
+            self._add_operation(done, type_, args)
+        self._undo = None
+        return done.operations
+
+    def _begin_operations(self) -> "_Done":
+        self._undo = {}
+        return _Done(self.digest, len(self._order))
+
+    def _add_operation(self, done: "_Done", type_: int, args: Any) -> None:
+        """Prepare one more operation of a multi, or note that it is not done because one before it failed.
+
+        Raises MarshallingError, with all taken back, if not one operation failed but the request is broken.
+        """
+        if done.has_failed:
+            done.operations.append(_NOT_DONE)
+            return
         try:
-            for type_, args in operations:
-                done.append(self._operation(type_, args))
-                if type_ in CREATES:
-                    growth_bytes += len(done[-1][1][2]) - len(args[2])
-                    if growth_bytes > _ACL_GROWTH_BYTES_MAX:
-                        raise MarshallingError("the ACLs of the multi are too large")
+            prepared = self._operation(type_, args)
+            if type_ in CREATES:
+                done.growth_bytes += len(prepared[1][2]) - len(args[2])
+                if done.growth_bytes > _ACL_GROWTH_BYTES_MAX:
+                    raise MarshallingError("the ACLs of the multi are too large")
+            done.operations.append(prepared)
         except ZkError as failure:
-            self._take_back(self._undo, len(self._order) - changes_before, digest_before)
-            if isinstance(failure, MarshallingError):  # not one operation failed: the request is broken
+            self._take_back_all(done)
+            if isinstance(failure, MarshallingError):
                 raise
-            done.append((ERROR, (failure.code,)))
-            done += [(ERROR, (RuntimeInconsistency.code,))] * (len(operations) - len(done))
-        finally:
+            done.has_failed = True
+            done.operations.append((ERROR, (failure.code,)))
+
+    def _take_back_all(self, done: "_Done") -> None:
+        if self._undo is not None:
+            self._take_back(self._undo, len(self._order) - done.changes_before, done.digest_before)
             self._undo = None
-        return done
 
     def _take_back(self, undo: dict[bytes, Change | None], changes: int, digest: int) -> None:
         for _ in range(changes):
@@ -497,6 +538,124 @@ class Preparer:
         if self._ephemeral_zxids.pop(session, 0) > self._tree.last_zxid:  # else all of them are in the tree
             owned |= {path: None for path, change in self.pending.items() if _is_owned(change, session)}
         return list(owned)
+
+
+_NOT_DONE: Final[Operation] = (ERROR, (RuntimeInconsistency.code,))
+
+
+class _Done:
+    """The operations of a multi that are prepared, and what was before them."""
+
+    __slots__ = ("changes_before", "digest_before", "growth_bytes", "has_failed", "operations")
+
+    def __init__(self, digest_before: int, changes_before: int) -> None:
+        self.operations: list[Operation] = []
+        self.has_failed = False
+        self.growth_bytes = 0
+        self.digest_before = digest_before
+        self.changes_before = changes_before
+
+
+class LongPreparation:
+    """A transaction that is prepared in slices: `txn` is there once `go_on` has done the rest.
+
+    Until then nothing else may be asked of whoever prepares.
+    """
+
+    def __init__(self, session: int, cxid: int) -> None:
+        self.session = session
+        self._cxid = cxid
+        self.txn: Txn | None = None
+
+    def go_on(self, steps_max: int) -> int:
+        """Do some of it; returns the steps it took. Raises DecodeError, with all taken back, if the request
+        makes no transaction at all."""
+        raise NotImplementedError
+
+
+class LongClose(LongPreparation):
+    """The end of a session with many ephemerals."""
+
+    def __init__(self, preparer: Preparer, session: int, cxid: int, time_ms: int) -> None:
+        super().__init__(session, cxid)
+        self._preparer = preparer
+        preparer._begin(session, (), time_ms)
+        self._owned = preparer._ephemerals_of(session)
+        self._at = 0
+        self._listing_steps = len(self._owned) // _LISTED_PER_STEP  # that are done and not counted yet
+
+    def go_on(self, steps_max: int) -> int:
+        steps, owned, self._listing_steps = self._listing_steps, self._owned, 0
+        while steps < steps_max and self._at < len(owned):
+            path = owned[self._at]
+            self._preparer._remove_ephemeral(path)
+            self._at += 1
+            steps += OPERATION_STEPS + depth_steps(path)
+        if self._at == len(owned):
+            self.txn = self._preparer._seal_close(self.session, self._cxid, owned)
+        return steps
+
+
+class LongMulti(LongPreparation):
+    """A multi of many operations: taken apart, prepared and put into its payload, each in slices.
+
+    What cannot be taken apart is refused before anything is prepared, as in a short one.
+    """
+
+    def __init__(
+        self, preparer: Preparer, session: int, cxid: int, body: bytes, ids: AuthIds, time_ms: int
+    ) -> None:
+        super().__init__(session, cxid)
+        self._preparer = preparer
+        self._parser: MultiParser | None = MultiParser(body)
+        self._for_whom = (session, ids, time_ms)
+        self._operations: list[Operation] = []
+        self._done: _Done | None = None
+        self._payload: LongPayload | None = None
+
+    def go_on(self, steps_max: int) -> int:
+        steps = 0
+        if self._parser is not None:
+            steps += self._take_apart(self._parser, steps_max)
+        if self._done is not None and self._payload is None and steps < steps_max:
+            steps += self._prepare(self._done, steps_max - steps)
+        if self._payload is not None and self.txn is None and steps < steps_max:
+            steps += self._payload.go_on(steps_max - steps)
+            if self._payload.is_whole:
+                self.txn = self._payload.txn
+        return steps
+
+    def _take_apart(self, parser: MultiParser, steps_max: int) -> int:
+        preparer, steps = self._preparer, 0
+        try:
+            steps = parser.go_on(steps_max)
+        except MarshallingError as failure:
+            session, _, time_ms = self._for_whom
+            self._parser = None
+            self.txn = preparer.refuse(session, self._cxid, failure, time_ms)
+            return steps
+        if parser.is_done:
+            self._parser = None
+            self._operations = parser.operations
+            preparer._begin(*self._for_whom)
+            self._done = preparer._begin_operations()
+        return steps
+
+    def _prepare(self, done: _Done, steps_max: int) -> int:
+        preparer, operations, steps = self._preparer, self._operations, 0
+        while steps < steps_max and len(done.operations) < len(operations):
+            type_, args = operations[len(done.operations)]
+            try:
+                preparer._add_operation(done, type_, args)
+            except MarshallingError as failure:
+                self.txn = preparer._error(self._cxid, failure)
+                self._done = None
+                return steps
+            steps += 1 if done.has_failed else OPERATION_STEPS + depth_steps(args[0])
+        if len(done.operations) == len(operations):
+            preparer._undo = None
+            self._payload = LongPayload(preparer._unsealed(self._cxid, MULTI, done.operations))
+        return steps
 
 
 def _is_owned(change: Change, session: int) -> bool:

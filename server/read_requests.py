@@ -20,21 +20,18 @@ from jute.client_records import (
     CheckWatchesRequest,
     GetAllChildrenNumberResponse,
     GetEphemeralsRequest,
-    GetEphemeralsResponse,
     RemoveWatchesRequest,
-    SetWatches,
-    SetWatches2,
     WhoAmIResponse,
 )
 from jute.errors import BadArguments, MarshallingError, NoNode, ZkError
 from jute.opcodes import AddWatchMode, OpCode, Perms
-from jute.primitives import decode_ustring, encode_ustring
+from jute.primitives import encode_ustring
 from jute.record import DecodeError, decode, encode
 from server.acls import OPEN_ACL
 from server.data_tree import STAT_BYTES
 from server.paths import ROOT, canonical
 from server.wire_reader import WireReader
-from server.write_requests import MULTI_READS, parse_operations
+from server.write_requests import MULTI_READS, TooManyOperations, parse_operations
 
 if TYPE_CHECKING:
     from server.client_protocol import ClientConnection
@@ -47,8 +44,7 @@ _MULTI_ERROR: Final = Struct(">i?ii")
 _MULTI_END: Final = _MULTI_HEADER.pack(-1, True, -1)
 _READ: Final = int(Perms.READ)
 _LONG_ACL_BYTES: Final = 1024
-# One frame can ask for the same large node tens of thousands of times. No client takes replies of this size.
-_MULTI_READ_BYTES_MAX: Final = 64 << 20
+_PIECE_BYTES: Final = 64 << 10  # of a long reply: what is larger is sent as it is, what is smaller together
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # what String.trim takes off
 _NULL_PATH: Final = b"null"  # may be watched, though nothing ever happens there; this is how Java shows it
 
@@ -156,7 +152,10 @@ def get_ephemerals(conn: "ClientConnection", data: bytes, at: int, end: int) -> 
         prefix = encode_ustring(text)
         conn.worked(len(owned))
         owned = [path for path in owned if path.startswith(prefix)]
-    return encode(GetEphemeralsResponse(tuple(map(decode_ustring, owned))))
+    pieces = [_INT.pack(len(owned))]
+    for path in owned:
+        pieces += (_INT.pack(len(path)), path)
+    return b"".join(pieces)
 
 
 def who_am_i(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
@@ -188,47 +187,100 @@ def remove_watches(conn: "ClientConnection", data: bytes, at: int, end: int) -> 
     return b""
 
 
-def set_watches(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
-    asked, _ = decode(SetWatches, data, at, end)
-    _renew_once(conn, asked)
-    return b""
+class Rewatching:
+    """The watches that a client had before it came back (setWatches, setWatches2), set in slices.
 
-
-def set_watches2(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
-    asked, _ = decode(SetWatches2, data, at, end)
-    _renew_once(conn, asked)
-    watches = conn.pipeline.watches
-    for path in _listed(asked.persistent_watches):
-        watches.add_persistent(_watchable(path), conn)
-    for path in _listed(asked.persistent_recursive_watches):
-        watches.add_recursive(_watchable(path), conn)
-    return b""
-
-
-def _renew_once(conn: "ClientConnection", asked: SetWatches | SetWatches2) -> None:
-    """What changed since the client last looked is told at once, the rest is watched again.
-
-    A list or a path that is missing breaks the request there: what stands before it is done.
+    What changed since the client last looked is told at once, the rest is watched again. In the end it is the
+    same whether something changes before or after a path has had its turn. A list or a path that is missing
+    breaks the request there: what stands before it is done.
     """
-    tree, watches = conn.pipeline.tree, conn.pipeline.watches
-    for path in _listed(asked.data_watches):
-        watches.renew_data(tree, _named(path), asked.relative_zxid, conn)
-    for path in _listed(asked.exist_watches):
-        watches.renew_exists(tree, _named(path), conn)
-    for path in _listed(asked.child_watches):
-        watches.renew_children(tree, _named(path), asked.relative_zxid, conn)
+
+    __slots__ = ("_at", "_list", "_lists", "_lists_max", "_reader", "_since_zxid", "is_done", "xid")
+
+    def __init__(self, xid: int, body: bytes, has_persistent: bool) -> None:
+        self.xid = xid
+        self.is_done = False
+        self._reader = WireReader(body)
+        self._lists_max = 5 if has_persistent else 3
+        self._since_zxid = 0
+        self._lists: list[_WatchList] = []
+        self._list = 0
+        self._at = 0
+
+    def go_on(self, conn: "ClientConnection", steps_max: int) -> int:
+        """Do some of it; returns the steps it took."""
+        steps = 0
+        if self._reader.offset == 0:
+            self._since_zxid = self._reader.read_long()
+        while steps < steps_max and not self._is_read:
+            steps += self._read(steps_max - steps)
+        while steps < steps_max and self._is_read and not self.is_done:
+            steps += self._set(conn, steps_max - steps)
+        return steps
+
+    @property
+    def _is_read(self) -> bool:
+        return len(self._lists) == self._lists_max and self._lists[-1].is_whole
+
+    def _read(self, steps_max: int) -> int:
+        """All of the request is taken apart before anything is done: if it makes no sense nothing is."""
+        if not self._lists or self._lists[-1].is_whole:
+            self._lists.append(_WatchList(self._reader.read_int()))
+        return self._lists[-1].read(self._reader, steps_max)
+
+    def _set(self, conn: "ClientConnection", steps_max: int) -> int:
+        kind, paths = self._list, self._lists[self._list].paths
+        if paths is None:
+            raise MarshallingError("a list of watches is missing")
+        steps = 0
+        while steps < steps_max and self._at < len(paths):
+            self._set_one(conn, kind, paths[self._at])
+            self._at += 1
+            steps += 1
+        if self._at == len(paths):
+            self._list, self._at = self._list + 1, 0
+            self.is_done = self._list == self._lists_max
+        return steps
+
+    def _set_one(self, conn: "ClientConnection", kind: int, path: bytes | None) -> None:
+        watches, tree = conn.pipeline.watches, conn.pipeline.tree
+        if kind >= 3:
+            path = _NULL_PATH if path is None else canonical(path)
+            (watches.add_persistent if kind == 3 else watches.add_recursive)(path, conn)
+            return
+        if path is None:
+            raise MarshallingError("a path to be watched is missing")
+        path = canonical(path)
+        if kind == 0:
+            watches.renew_data(tree, path, self._since_zxid, conn)
+        elif kind == 1:
+            watches.renew_exists(tree, path, conn)
+        else:
+            watches.renew_children(tree, path, self._since_zxid, conn)
 
 
-def _listed(paths: tuple[str | None, ...] | None) -> tuple[str | None, ...]:
-    if paths is None:
-        raise MarshallingError("a list of watches is missing")
-    return paths
+class _WatchList:
+    """One of the lists of paths in a setWatches, while it is being taken apart. None: it is not there."""
+
+    __slots__ = ("_count", "is_whole", "paths")
+
+    def __init__(self, count: int) -> None:
+        self._count = max(count, 0)  # negative ones are empty; -1 alone stands for a list that is not there
+        self.paths: list[bytes | None] | None = None if count == -1 else []
+        self.is_whole = count <= 0
+
+    def read(self, reader: WireReader, steps_max: int) -> int:
+        paths = self.paths
+        if paths is None:
+            return 1
+        before = len(paths)
+        while len(paths) < self._count and len(paths) - before < steps_max:
+            paths.append(reader.read_string())
+        self.is_whole = len(paths) == self._count
+        return max(1, len(paths) - before)
 
 
-def _named(path: str | None) -> bytes:
-    if path is None:
-        raise MarshallingError("a path to be watched is missing")
-    return encode_ustring(path)
+REWATCHES: Final = frozenset({int(OpCode.SET_WATCHES), int(OpCode.SET_WATCHES2)})
 
 
 def _watchable(path: str | None) -> bytes:
@@ -236,40 +288,90 @@ def _watchable(path: str | None) -> bytes:
     return _NULL_PATH if path is None else encode_ustring(path)
 
 
-def multi_read(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+def multi_read(conn: "ClientConnection", data: bytes, at: int, end: int) -> list[bytes]:
     """Several reads in one: each has its own result or error. Their watch flags are ignored.
+
+    Returns the body in pieces. A znode's data is one of them, the same object as in the tree: one frame can
+    ask for tens of megabytes, and they take no memory, nor time to be copied, until the client takes them.
 
     An operation that is no read, or names no path, spoils the whole, and the error comes with the results so
     far.
     """
-    results: list[bytes] = []
-    size = 0
-    for type_, args in parse_operations(WireReader(data[at:end])):
+    limits = conn.pipeline.limits
+    try:
+        operations = parse_operations(WireReader(data[at:end]), limits.multi_read_operations_max)
+    except TooManyOperations:
+        most = limits.multi_read_operations_max
+        raise _too_much(conn, "triokeeper.multiReadMaxOperations", most) from None
+    body = _Body()
+    for type_, args in operations:
         if type_ not in MULTI_READS or args[0] is None:
-            raise MultiReadSpoilt(b"".join(results) + _MULTI_END)
-        results.append(_read_result(conn, type_, args[0]))
-        size += len(results[-1])
-        if size > _MULTI_READ_BYTES_MAX:
-            raise MarshallingError("a multiRead asks for too much at once")
-    return b"".join(results) + _MULTI_END
+            body.add(_MULTI_END)
+            raise MultiReadSpoilt(body.pieces())
+        _add_result(body, conn, type_, args[0])
+        if body.size_bytes > limits.multi_read_bytes_max:
+            raise _too_much(conn, "triokeeper.multiReadMaxBytes", limits.multi_read_bytes_max)
+    body.add(_MULTI_END)
+    return body.pieces()
 
 
 class MultiReadSpoilt(Exception):
     """Answered by a marshalling error that, unlike any other error, has a body."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, pieces: list[bytes]) -> None:
         super().__init__("a multiRead only reads")
-        self.body = body
+        self.pieces = pieces
 
 
-def _read_result(conn: "ClientConnection", type_: int, asked: bytes) -> bytes:
+class _Body:
+    """The body of a reply that may be long, in pieces that are worth a place of their own."""
+
+    __slots__ = ("_pieces", "_small", "_small_bytes", "size_bytes")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._small: list[bytes] = []
+        self._small_bytes = 0
+        self.size_bytes = 0
+
+    def add(self, data: bytes) -> None:
+        size = len(data)
+        self.size_bytes += size
+        if size < _PIECE_BYTES:
+            self._small.append(data)
+            self._small_bytes += size
+            if self._small_bytes < _PIECE_BYTES:
+                return
+            self._join_small()
+        else:
+            self._join_small()
+            self._pieces.append(data)
+
+    def _join_small(self) -> None:
+        if self._small:
+            self._pieces.append(b"".join(self._small))
+            self._small.clear()
+            self._small_bytes = 0
+
+    def pieces(self) -> list[bytes]:
+        self._join_small()
+        return self._pieces
+
+
+def _add_result(body: _Body, conn: "ClientConnection", type_: int, asked: bytes) -> None:
     try:
-        path, body = _readable(conn, asked)
+        path, node = _readable(conn, asked)
     except ZkError as failure:
-        return _MULTI_ERROR.pack(-1, False, failure.code, failure.code)
-    if type_ == OpCode.GET_CHILDREN:
-        body = conn.pipeline.tree.encoded_children(path)
-    return _MULTI_HEADER.pack(type_, False, 0) + body
+        body.add(_MULTI_ERROR.pack(-1, False, failure.code, failure.code))
+        return
+    body.add(_MULTI_HEADER.pack(type_, False, 0))
+    body.add(conn.pipeline.tree.encoded_children(path) if type_ == OpCode.GET_CHILDREN else node)
+
+
+def _too_much(conn: "ClientConnection", setting: str, most: int) -> MarshallingError:
+    """The error for a multiRead beyond a limit; the log says which."""
+    conn.pipeline.report_refusal(conn, OpCode.MULTI_READ, setting, most)
+    return MarshallingError("a multiRead asks for too much at once")
 
 
 READS: Final[dict[int, ReadFunction]] = {
@@ -278,11 +380,8 @@ READS: Final[dict[int, ReadFunction]] = {
     int(OpCode.GET_CHILDREN2): get_children2,
     int(OpCode.GET_CHILDREN): get_children,
     int(OpCode.GET_ACL): get_acl,
-    int(OpCode.MULTI_READ): multi_read,
     int(OpCode.CHECK_WATCHES): check_watches,
     int(OpCode.REMOVE_WATCHES): remove_watches,
-    int(OpCode.SET_WATCHES): set_watches,
-    int(OpCode.SET_WATCHES2): set_watches2,
     int(OpCode.ADD_WATCH): add_watch,
     int(OpCode.GET_EPHEMERALS): get_ephemerals,
     int(OpCode.GET_ALL_CHILDREN_NUMBER): get_all_children_number,

@@ -3,7 +3,7 @@
 Tasks, outermost first; the nesting is the shutdown order:
 
     storage            `write_log`: only owner of the log file, last to stop, after `writer.finish()`
-    └── serving        clients, `tick`, `take_snapshots`, `reap_containers`, `purge_old_files`
+    └── serving        clients, `work_off`, `tick`, `take_snapshots`, `reap_containers`, `purge_old_files`
 
 A role is a pipeline. When it changes, all connections are closed and every front gets the new pipeline for
 the next ones; listeners stay open.
@@ -99,7 +99,7 @@ class Replica:
             committed_log=kept,
             local_sessions=config.local_sessions_enabled,
             upgrades_sessions=config.local_sessions_upgrading_enabled,
-            meter=LoopMeter(world.stopwatch),
+            meter=LoopMeter(world.stopwatch, world.cpu_clock),
         )
         self.txn_log = _txn_log(config, world, dirs)
         self.writer = LogWriter(self.txn_log, world.log_offload, world.log_begin)
@@ -108,6 +108,8 @@ class Replica:
         self._next_session_id = first_session_id(server_id, world.clock.wall_ms())
         self.pipeline: Pipeline = NotServingPipeline(self.state, self._new_sessions())
         self._on_logged: Callable[[int], None] = ignore_logged
+        self._work_left = trio.Event()
+        self.state.on_work_left = self._call_for_work
         self._config_node: tuple[str, int] | None = None
         self._last_logged: bytes | None = None  # what was last handed to the log since the tree was loaded
         self._is_loaded = False  # the tree is what the disk leads to, or grew from it
@@ -415,9 +417,15 @@ class Replica:
         """Serve reads to clients that ask for no more, while there is no quorum."""
         self._assume(ReadOnlyPipeline(self.state, self._new_sessions()))
 
+    async def caught_up(self) -> None:
+        """Return as soon as all that is committed is applied."""
+        while self.pipeline.is_behind:
+            await trio.lowlevel.checkpoint()
+
     async def retire(self) -> None:
         """Stop serving, if anything is served: clients are let go. Then bring the tree up to the end of the
         log, committed or not: it is what the next vote stands for."""
+        await self.caught_up()
         self._assume(NotServingPipeline(self.state, self._new_sessions()))
         self._on_logged = ignore_logged
         await self.log_drained()
@@ -483,6 +491,19 @@ class Replica:
         )
 
     # -- tasks beside serving
+
+    def _call_for_work(self) -> None:
+        self._work_left.set()
+
+    async def work_off(self) -> None:
+        """Do what takes long, one slice between two looks at the sockets."""
+        while True:
+            await self._work_left.wait()
+            self._work_left = trio.Event()
+            self.begin_batch()
+            self.pipeline.go_on()
+            self.end_batch()
+            await trio.lowlevel.checkpoint()
 
     async def tick(self) -> None:
         """Expire sessions and close silent connections, on every multiple of the tick.
@@ -561,6 +582,9 @@ class Replica:
         pause_s = 60 / max(1, config.container_max_per_minute)
         self.begin_batch()
         for path in list(pipeline.expired_containers(config.container_max_never_used_ms)):
+            while pipeline.preparing is not None:
+                await trio.lowlevel.checkpoint()
+                self.begin_batch()
             if self.pipeline is not pipeline:
                 return
             log.info("container_or_ttl_node_expired", path=path.decode("utf-8", "replace"))
@@ -632,6 +656,9 @@ def limits(config: ServerConfig) -> Limits:
         session_ms_min=config.session_ms_min,
         session_ms_max=config.session_ms_max,
         outstanding_max=config.request_throttle_max_requests or config.global_outstanding_limit,
+        multi_read_operations_max=config.multi_read_operations_max,
+        multi_read_bytes_max=config.multi_read_bytes_max,
+        unsent_bytes_max=config.unsent_bytes_max,
         large_request_threshold_bytes=config.large_request_threshold_bytes,
         large_request_bytes_max=config.large_request_max_bytes,
         throttled_op_wait_ms=config.throttled_op_wait_ms,

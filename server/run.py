@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from random import Random
+from struct import Struct
 from typing import cast
 
 import trio
@@ -20,7 +21,7 @@ from persistence.disk import RealDisk
 from persistence.errors import StorageError
 from persistence.offload import WorkerThread
 from quorum.errors import CannotListen as NoPeerPort
-from quorum.network import RealNetwork, bind_remedy
+from quorum.network import BACKLOG_MAX, RealNetwork, bind_remedy
 from quorum.server_lines import ALL_INTERFACES, ClientAddress, bracketed
 from server import VERSION
 from server.build_kind import build_kind
@@ -48,7 +49,8 @@ REMEDY = "The disk failed or is full: what was acknowledged is safe; mend it or 
 REMEDY_FILES = (
     "No more files can be opened: what was acknowledged is safe; raise the limit (ulimit -n), start again"
 )
-_BACKLOG_DEFAULT = 50
+_TCP_INFO_BYTES, _TCP_INFO_BACKLOG_AT = 104, 28  # tcpi_sacked, which is the backlog where a socket listens
+_TCP_INFO_BACKLOG = Struct("=I")
 _SIGNALS_TO_STOP = (signal.SIGTERM, signal.SIGINT)
 _SIGNALS_TO_SURVIVE = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -181,6 +183,7 @@ async def _serve_clients(
             front = _front(server)
             server.fronts.append(front)
             serving.start_soon(front.run, listener)
+        serving.start_soon(server.work_off)
         serving.start_soon(server.tick)
         serving.start_soon(server.take_snapshots)
         serving.start_soon(server.reap_containers)
@@ -254,6 +257,7 @@ def _announce(server: Replica, listener: socket.socket | None) -> None:
     )
     if listener is not None:
         log.info(f"binding to port {_java_address(config.client_port_address, listener)}")
+        log.info("listening", backlog=_backlog_in_force(listener) or _backlog(config))
     if not config.is_distributed:
         log.info(ordering_sentence(0, config))
     log.info(
@@ -330,7 +334,20 @@ def _move(front: PlainFront, config: ServerConfig, host: str, port: int) -> None
 
 
 def _backlog(config: ServerConfig) -> int:
-    return config.client_port_listen_backlog if config.client_port_listen_backlog > 0 else _BACKLOG_DEFAULT
+    """How many clients may wait to be accepted; unless it is set, as many as the system allows.
+
+    Apache's 50 drop most of a crowd: TCP tries again after 1, 3, 7 and 15 s.
+    """
+    return config.client_port_listen_backlog if config.client_port_listen_backlog > 0 else BACKLOG_MAX
+
+
+def _backlog_in_force(listener: socket.socket) -> int | None:
+    """What the system made of the backlog, which is never more than net.core.somaxconn; None if unknown."""
+    if sys.platform != "linux":
+        return None
+    info = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+    backlog: int = _TCP_INFO_BACKLOG.unpack_from(info, _TCP_INFO_BACKLOG_AT)[0]
+    return backlog
 
 
 def _nonblocking(listener: socket.socket) -> socket.socket:

@@ -79,8 +79,10 @@ class StreamPeer:
             await self._has_output.wait()
             self._has_output = trio.Event()
             connection.is_flush_wanted = False
-            pipeline.stats.packets_sent += len(connection.out)
-            connection.sent_count += len(connection.out)
+            sent_frames = len(connection.out) - connection.pieces_in_out
+            connection.pieces_in_out = 0
+            pipeline.stats.packets_sent += sent_frames
+            connection.sent_count += sent_frames
             data = b"".join(connection.out)
             connection.out.clear()
             for start in range(0, len(data), _SEND_BYTES):
@@ -90,6 +92,7 @@ class StreamPeer:
             if connection.closes_after_flush and not connection.out:
                 await self._linger()
                 return
+            self._front.begin_batch()
             connection.flushed(0)
             self._front.end_batch()
 
@@ -128,7 +131,7 @@ class StreamFront:
 
     async def serve(self, stream: trio.abc.Stream, address: str, port: int) -> None:
         """Carry on one conversation, to its end."""
-        self.pipeline.begin_batch(self._clock.now_ms(), self._clock.wall_ms())
+        self.begin_batch()
         same = sum(peer.connection.address == address for peer in self.peers)
         if not admits(self.limits, self.pipeline, address, same, len(self.peers)):
             await trio.aclose_forcefully(stream)
@@ -145,11 +148,14 @@ class StreamFront:
 
     def received(self, connection: ClientConnection, data: bytes) -> None:
         """A batch of its own: there is no telling which other streams are ready."""
-        self.pipeline.begin_batch(self._clock.now_ms(), self._clock.wall_ms())
+        self.begin_batch()
         self.pipeline.stats.bytes_received += len(data)
         connection.received(data)
         self.pipeline.meter.noted(REQUEST, connection.session_id, connection.last_op)
         self.end_batch()
+
+    def begin_batch(self) -> None:
+        self.pipeline.begin_batch(self._clock.now_ms(), self._clock.wall_ms())
 
     def end_batch(self) -> None:
         self.pipeline.resume_paused()

@@ -26,6 +26,7 @@ from librt.strings import BytesWriter, write_i32_be, write_i64_be
 
 from jute.opcodes import OpCode
 from jute.record import DecodeError
+from server.slices import CODEC_STEPS
 from server.wire_reader import WireReader
 
 CREATE: Final = int(OpCode.CREATE)
@@ -47,12 +48,15 @@ CREATES: Final = frozenset({CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL})
 DELETES: Final = frozenset({DELETE, DELETE_CONTAINER})
 DATA_CHANGES: Final = frozenset({SET_DATA, RECONFIG})
 _NUMBERS: Final = frozenset({CREATE_SESSION, ERROR})
+_LISTS: Final = frozenset({MULTI, CLOSE_SESSION})
 
 CONTAINER_OWNER: Final = -(1 << 63)
 TTL_OWNER: Final = -(1 << 56)  # 0xff in the top byte
 TTL_MASK: Final = (1 << 40) - 1
 
 DIGEST_VERSION: Final = 2
+
+_LONG_BYTES: Final = 8 << 10  # where a list in a transaction may take long to be taken apart
 
 Args = Any  # the tuple or list described above, by type
 
@@ -96,6 +100,38 @@ def seal(txn: Txn) -> Txn:
         write_i64_be(payload, txn.digest)
     txn.payload = payload.getvalue()
     return txn
+
+
+class LongPayload:
+    """The payload of a multi of many operations, put together in slices."""
+
+    __slots__ = ("_at", "_pieces", "is_whole", "txn")
+
+    def __init__(self, txn: Txn) -> None:
+        self.txn = txn
+        self.is_whole = False
+        self._at = 0
+        self._pieces = [
+            _HEADER.pack(txn.session, txn.cxid, txn.zxid, txn.time_ms, txn.type),
+            len(txn.args).to_bytes(4, "big"),
+        ]
+
+    def go_on(self, steps_max: int) -> int:
+        """Do some of it; returns the steps it took."""
+        piece, steps, operations = BytesWriter(), 0, self.txn.args
+        while steps < steps_max and self._at < len(operations):
+            type_, args = operations[self._at]
+            write_i32_be(piece, type_)
+            _write_string(piece, encode_args(type_, args))
+            self._at += 1
+            steps += CODEC_STEPS
+        self._pieces.append(piece.getvalue())
+        if self._at == len(operations):
+            if self.txn.digest is not None:
+                self._pieces.append(_DIGEST.pack(DIGEST_VERSION, self.txn.digest))
+            self.txn.payload = b"".join(self._pieces)
+            self.is_whole = True
+        return steps
 
 
 def encode_args(type_: int, args: Args) -> bytes:
@@ -153,27 +189,49 @@ def _write_create(out: BytesWriter, type_: int, args: Args) -> None:
         write_i64_be(out, owner & TTL_MASK)
 
 
-def decode_txn(payload: bytes) -> Txn:
-    """Take a logged or proposed transaction apart; DecodeError if it is none."""
+def decode_txn(payload: bytes, *, is_long_left: bool = False) -> Txn:
+    """Take a logged or proposed transaction apart; DecodeError if it is none.
+
+    With `is_long_left`, the args of one that would take long are left to `TxnReader.go_on`.
+    """
     if len(payload) < _HEADER.size:
         raise DecodeError("a transaction is shorter than its header")
     session, cxid, zxid, time_ms, type_ = _HEADER.unpack_from(payload)
-    reader = _TxnReader(payload, _HEADER.size)
-    args = reader.args(type_, session, is_last=True)
-    digest = None
-    if len(payload) - reader.offset >= _DIGEST.size and type_ != ERROR:
-        version, digest = _DIGEST.unpack_from(payload, reader.offset)
-        if version != DIGEST_VERSION:
-            digest = None
-    txn = Txn(session, cxid, zxid, time_ms, type_, args, digest)
+    txn = Txn(session, cxid, zxid, time_ms, type_, None, None)
     txn.payload = payload
+    if is_long_left and len(payload) > _LONG_BYTES and type_ in _LISTS:
+        return txn
+    reader = TxnReader(payload, _HEADER.size)
+    txn.args = reader.args(type_, session, is_last=True)
+    txn.digest = reader.digest(type_)
     return txn
 
 
-class _TxnReader(WireReader):
+class TxnReader(WireReader):
     """Cuts a transaction's record into its args."""
 
     __slots__ = ()
+
+    @classmethod
+    def of(cls, txn: Txn) -> "TxnReader":
+        """Of the args that decode_txn has left."""
+        return cls(txn.payload, _HEADER.size)
+
+    def begin_list(self, type_: int) -> int:
+        """How many members the args of a multi or closeSession have: -1 if there are no args at all."""
+        if type_ == CLOSE_SESSION and self._is_bare():
+            return -1
+        return self.read_int()
+
+    def next_member(self, type_: int, session: int) -> Args:
+        return self._operation(session) if type_ == MULTI else self._path()
+
+    def digest(self, type_: int) -> int | None:
+        """What stands behind the args."""
+        if len(self.data) - self.offset < _DIGEST.size or type_ == ERROR:
+            return None
+        version, digest = _DIGEST.unpack_from(self.data, self.offset)
+        return digest if version == DIGEST_VERSION else None
 
     def args(self, type_: int, session: int, is_last: bool = False) -> Args:
         if type_ in CREATES:
@@ -223,4 +281,4 @@ class _TxnReader(WireReader):
     def _operation(self, session: int) -> tuple[int, Args]:
         type_ = self.read_int()
         record = self.read_buffer()[4:]
-        return type_, _TxnReader(record).args(type_, session)
+        return type_, TxnReader(record).args(type_, session)

@@ -11,9 +11,14 @@ on one path, and firing a one-shot watch leaves the others alone.
 A watch belongs to a connection and dies with it. One look-up tells a connection at most once, however many of
 its watches match. An event is encoded once, however many connections get it, and they get it in the order in
 which they asked: a set would make that a matter of chance, and no run of the server could be repeated.
+
+An event for very many is told in slices (`untold`), and so is the end of a connection that watches very much
+forgotten (`dropped`). Until everybody is told, no client may be answered: one of them could see the change
+before it hears of it. Whoever applies transactions sees to that (pipeline.py).
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, Protocol
 
@@ -33,6 +38,8 @@ from server.paths import ROOT, ancestors_or_self
 
 _EVENT: Final = Struct(">iiqiiii")
 _UNKNOWN_ZXID: Final = -1
+_ACL_STEPS: Final = 4  # to judge whether a client may hear of a node that is not open to everyone
+TOLD_AT_ONCE_MAX = 200
 
 
 class Watcher(Protocol):
@@ -72,6 +79,17 @@ def encode_event(event: int, path: bytes, zxid: int) -> bytes:
     return _EVENT.pack(28 + len(path), NOTIFICATION_XID, zxid, 0, event, state, len(path)) + path
 
 
+class Untold:
+    """An event, and those who have not been told of it yet."""
+
+    __slots__ = ("acl", "frame", "watchers")
+
+    def __init__(self, watchers: Iterator[Watcher], frame: bytes, acl: bytes) -> None:
+        self.watchers = watchers
+        self.frame = frame
+        self.acl = acl
+
+
 class Watches:
     """All watches of one server; the tree's Triggers."""
 
@@ -81,6 +99,8 @@ class Watches:
         self.child_once: Table = {}
         self.persistent: Table = {}
         self.recursive: Table = {}
+        self.untold: deque[Untold] = deque()
+        self.dropped: deque[Watcher] = deque()  # connections that are gone, some of whose watches are not
 
     # -- firing
 
@@ -116,10 +136,29 @@ class Watches:
     def _tell(self, watchers: Watchers, event: int, path: bytes, zxid: int, acl: bytes) -> None:
         self.count_told(event, len(watchers))
         frame = encode_event(event, path, zxid)
+        if self.untold or len(watchers) > TOLD_AT_ONCE_MAX:
+            self.untold.append(Untold(iter(watchers), frame, acl))
+            return
         is_open = acl == OPEN_ACL
         for watcher in watchers:
             if is_open or watcher.may_read(acl):
                 watcher.notify(frame)
+
+    def go_on_telling(self, steps_max: int) -> int:
+        """Tell some of those who have not been told, oldest events first; returns the steps it took."""
+        steps = 0
+        while self.untold and steps < steps_max:
+            event = self.untold[0]
+            acl, frame, is_open = event.acl, event.frame, event.acl == OPEN_ACL
+            for watcher in event.watchers:
+                if is_open or watcher.may_read(acl):
+                    watcher.notify(frame)
+                steps += 1 if is_open else _ACL_STEPS
+                if steps >= steps_max:
+                    break
+            else:
+                self.untold.popleft()
+        return steps
 
     # -- setting and removing
 
@@ -170,20 +209,34 @@ class Watches:
         except ValueError:
             raise MarshallingError(f"watcher type {kind} is unknown") from None
 
-    def drop_watcher(self, watcher: Watcher) -> None:
-        """Forget a connection."""
+    def drop_watcher(self, watcher: Watcher, steps_max: int) -> int:
+        """Forget a connection, unless that takes more steps: then the rest is done by `go_on_dropping`.
+
+        Returns the steps it took.
+        """
         if not watcher.watched:
-            return
-        for kind in (
-            WatcherType.DATA,
-            WatcherType.CHILDREN,
-            WatcherType.PERSISTENT,
-            WatcherType.PERSISTENT_RECURSIVE,
-        ):
-            for table, mine in self._of_kind(kind, watcher):
-                for path in mine:
-                    _discard(table, path, watcher)
-                mine.clear()
+            return 0
+        if self.dropped or len(watcher.watched) > steps_max:
+            self.dropped.append(watcher)
+            return 0
+        return self._drop_some(watcher, steps_max)
+
+    def go_on_dropping(self, steps_max: int) -> int:
+        """Forget some of what the connections that are gone watched; returns the steps it took."""
+        steps = 0
+        while self.dropped and steps < steps_max:
+            watcher = self.dropped[0]
+            steps += self._drop_some(watcher, steps_max - steps)
+            if not watcher.watched:
+                self.dropped.popleft()
+        return steps
+
+    def _drop_some(self, watcher: Watcher, steps_max: int) -> int:
+        mine = watcher.watched
+        steps = _drop_from(self.data_once, mine.data_once, watcher, steps_max)
+        steps += _drop_from(self.child_once, mine.child_once, watcher, steps_max - steps)
+        steps += _drop_from(self.persistent, mine.persistent, watcher, steps_max - steps)
+        return steps + _drop_from(self.recursive, mine.recursive, watcher, steps_max - steps)
 
     # -- a client that comes back (setWatches, setWatches2); the empty path is the root, as in reads
 
@@ -248,6 +301,14 @@ def _add(table: Table, path: bytes, watcher: Watcher) -> None:
         table[path] = {watcher: None}
     else:
         watchers[watcher] = None
+
+
+def _drop_from(table: Table, mine: set[bytes], watcher: Watcher, steps_max: int) -> int:
+    steps = 0
+    while mine and steps < steps_max:
+        _discard(table, mine.pop(), watcher)
+        steps += 1
+    return steps
 
 
 def _discard(table: Table, path: bytes, watcher: Watcher) -> None:

@@ -22,3 +22,4 @@ class World:
     random: Random
     clock: Clock
     stopwatch: Callable[[], float] = time.perf_counter  # seconds, to measure how long things take
+    cpu_clock: Callable[[], float] | None = time.thread_time  # seconds that this thread was running

@@ -22,6 +22,7 @@ from jute.opcodes import CreateMode, OpCode
 from jute.record import DecodeError
 from server.acls import OPEN_ACL
 from server.paths import canonical
+from server.slices import CODEC_STEPS
 from server.txns import (
     CHECK,
     CREATE,
@@ -39,6 +40,7 @@ from server.wire_reader import WireReader
 
 Operation = tuple[int, Any]
 
+_UNLIMITED: Final = 1 << 62
 _NULL_ACL: Final = b"\xff\xff\xff\xff"
 _FLAGS: Final = frozenset(mode.value for mode in CreateMode)
 _TTL_FLAGS: Final = frozenset(mode.value for mode in CreateMode if mode.is_ttl)
@@ -119,28 +121,71 @@ def _path(reader: WireReader) -> bytes | None:
 
 
 def _parse_multi(body: bytes) -> list[Operation]:
-    try:
-        operations = parse_operations(WireReader(body))
-    except NullAclInMulti:
-        raise
-    except DecodeError as failure:
-        raise MarshallingError(str(failure)) from None
-    if any(type_ in MULTI_READS for type_, _ in operations):
-        raise MarshallingError("a multi does not read")
-    if any(args[0] is None for _, args in operations):
-        raise MarshallingError("an operation of the multi names no path")
-    return operations
+    parser = MultiParser(body)
+    while not parser.is_done:
+        parser.go_on(_UNLIMITED)
+    return parser.operations
 
 
-def parse_operations(reader: WireReader) -> list[Operation]:
-    """The operations of a multi or multiRead: all writes, or all reads, whose args are (path, watch)."""
+class MultiParser:
+    """Takes a multi apart, in slices if it is long."""
+
+    __slots__ = ("_lacks_path", "_reader", "is_done", "operations")
+
+    def __init__(self, body: bytes) -> None:
+        self._reader = WireReader(body)
+        self._lacks_path = False
+        self.is_done = False
+        self.operations: list[Operation] = []
+
+    def go_on(self, steps_max: int) -> int:
+        """Do some of it; returns the steps it took. Raises what the top of this file says."""
+        reader, operations, before = self._reader, self.operations, len(self.operations)
+        try:
+            while CODEC_STEPS * (len(operations) - before) < steps_max:
+                type_ = _next_type(reader)
+                if type_ is None:
+                    self.is_done = True
+                    break
+                operation = _parse_operation(type_, reader)
+                _check_kind(operations, operation)
+                operations.append(operation)
+                if operation[1][0] is None:
+                    self._lacks_path = True
+        except NullAclInMulti:
+            raise
+        except DecodeError as failure:
+            raise MarshallingError(str(failure)) from None
+        if self.is_done:
+            if operations and operations[0][0] in MULTI_READS:  # and so all of them are
+                raise MarshallingError("a multi does not read")
+            if self._lacks_path:
+                raise MarshallingError("an operation of the multi names no path")
+        return CODEC_STEPS * (len(operations) - before)
+
+
+class TooManyOperations(Exception):
+    """There are more of them than anybody may ask for at once."""
+
+
+def parse_operations(reader: WireReader, count_max: int = _UNLIMITED) -> list[Operation]:
+    """The operations of a multi or multiRead: all writes, or all reads, whose args are (path, watch).
+
+    Raises TooManyOperations as soon as there are more than `count_max`.
+    """
     operations: list[Operation] = []
     while (type_ := _next_type(reader)) is not None:
+        if len(operations) >= count_max:
+            raise TooManyOperations
         operation = _parse_operation(type_, reader)
-        if operations and (operation[0] in MULTI_READS) != (operations[0][0] in MULTI_READS):
-            raise DecodeError("reads and writes cannot be mixed")
+        _check_kind(operations, operation)
         operations.append(operation)
     return operations
+
+
+def _check_kind(before: list[Operation], operation: Operation) -> None:
+    if before and (operation[0] in MULTI_READS) != (before[0][0] in MULTI_READS):
+        raise DecodeError("reads and writes cannot be mixed")
 
 
 def _next_type(reader: WireReader) -> int | None:

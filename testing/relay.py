@@ -339,8 +339,7 @@ class RelayLoop:
         self._waker, self._woken = socket.socketpair()
         self._woken.setblocking(False)
         self.selector.register(self._woken, selectors.EVENT_READ, None)
-        self._thread = threading.Thread(target=self._run, name="triokeeper-relays", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, name="triokeeper-relays", daemon=True).start()
         forks.owners.add(self)
 
     def descriptors(self) -> list[int]:
@@ -349,9 +348,7 @@ class RelayLoop:
         return own + ([self.selector.fileno()] if hasattr(self.selector, "fileno") else [])
 
     def call(self, action: Callable[[], T]) -> T:
-        """Run something in the relays' thread and return what it does."""
-        if threading.current_thread() is self._thread:
-            return action()
+        """Run something in the relays' thread, from any other, and return what it does."""
         is_done = threading.Event()
         values: list[T] = []
         failures: list[BaseException] = []

@@ -48,7 +48,7 @@ def node_client() -> Program:
 def rust_client() -> Program:
     cargo = tool("cargo", "install Rust")
     folder = copied(HERE / "rust", "rust-client")
-    build([cargo, "build", "--quiet", "--locked"], folder)
+    build([cargo, "build", "--quiet"], folder)
     return Program("zookeeper-client 0.11.2 (Rust)", [str(folder / "target" / "debug" / "client")])
 
 

@@ -16,7 +16,10 @@ ROWS = [
     "connect storm (sessions), 50 at once",
 ]
 
-
+PAUSE_ROWS = [
+    "pause: a multi of a whole frame of creates: longest wait",
+    "pause: 1,000 clients connect at the same moment: longest wait",
+]
 THREE_ROWS = [
     "three servers: writes through both followers, 25x1 each",
     "three servers: reads at all of them, 25x100 each",
@@ -24,7 +27,9 @@ THREE_ROWS = [
 ]
 
 
-@pytest.mark.parametrize("names", [ROWS, THREE_ROWS], ids=["one server", "three servers"])
+@pytest.mark.parametrize(
+    "names", [ROWS, PAUSE_ROWS, THREE_ROWS], ids=["one server", "pauses", "three servers"]
+)
 def test_a_quick_bench_gives_a_figure_for_each_row(names: list[str], tmp_path: Path) -> None:
     """Every reply was right, else the row would hold the generator's complaint instead of a figure."""
     try:

@@ -107,6 +107,9 @@ class FakeReplica:
     def on_logged(self, callback: Callable[[int], None]) -> None:
         self._on_logged = callback
 
+    async def caught_up(self) -> None:
+        """What is committed is applied at once."""
+
     async def log_drained(self) -> None:
         self.flush_log()
         while self.waiting:

@@ -99,6 +99,7 @@ class ServerMachine:
             with self._scope:
                 async with trio.open_nursery() as tasks:
                     tasks.start_soon(self.replica.write_log)
+                    tasks.start_soon(self.replica.work_off)
                     tasks.start_soon(self.replica.take_snapshots)
                     task_status.started(tasks)
                     await trio.sleep_forever()

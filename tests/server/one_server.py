@@ -1,9 +1,19 @@
 """A whole standalone server without sockets, disk or time, for tests that speak its protocol."""
 
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from struct import pack, unpack_from
 from typing import Any
 
+import pytest
+
+import server.leading
+import server.learning
+import server.ordering
+import server.slices
+import server.txns
+import server.watches
 from jute.client_records import ConnectRequest
 from jute.record import encode
 from server.acls import AccessRules
@@ -17,6 +27,19 @@ from server.prepare_txn import Preparer
 START_MS = 1000
 START_WALL_MS = 1_700_000_000_000
 TICK_MS = 2000
+
+
+@contextmanager
+def smallest_slices() -> Iterator[None]:
+    """As long as this lasts, everything that can be done in slices is, one step in each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server.slices, "STEPS_PER_SLICE", 1)
+        patch.setattr(server.ordering, "LONG_MULTI_BYTES", 0)
+        patch.setattr(server.leading, "LONG_MULTI_BYTES", 0)
+        patch.setattr(server.learning, "LONG_MULTI_BYTES", 0)
+        patch.setattr(server.txns, "_LONG_BYTES", 0)
+        patch.setattr(server.watches, "TOLD_AT_ONCE_MAX", 0)
+        yield
 
 
 class HeldSink:
@@ -54,13 +77,26 @@ class OneServer:
         self.pipeline.begin_batch(START_MS, START_WALL_MS)
 
     def settle(self) -> None:
-        while self.sink.undurable:
+        while self.sink.undurable or self.pipeline.has_work_left:
             self.release(self.sink.undurable)
+            self.work_off()
+
+    def work_off(self) -> None:
+        """Do all that takes long, in as many slices as it takes."""
+        pipeline = self.pipeline
+        while pipeline.has_work_left:
+            self.begin_batch()
+            pipeline.go_on()
 
     def release(self, count: int) -> None:
         """Only the oldest so many of the transactions in flight become durable."""
         self.sink.undurable -= count
+        self.begin_batch()
         self.pipeline.committed(count)
+
+    def begin_batch(self) -> None:
+        """What follows happens in a turn of its own; no time has passed."""
+        self.pipeline.begin_batch(self.pipeline.now_ms, self.pipeline.wall_ms)
 
     def pass_time(self, ms: int) -> None:
         """The clocks go on, and sessions whose time is up are told to close."""

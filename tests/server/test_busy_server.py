@@ -6,6 +6,7 @@ from server.apply_txn import apply_txn
 from server.data_tree import DataTree
 from server.txns import decode_txn
 from tests.server.busy_server import BusyServer
+from tests.server.one_server import smallest_slices
 from tests.server.request_strategies import Release, Step, write_steps
 from tests.server.tree_checks import assert_same, assert_sound
 
@@ -23,6 +24,25 @@ def test_the_tree_is_sound_whenever_nothing_is_pending(done: list[Step]) -> None
             assert_settled(server)
     server.settle()
     assert_settled(server)
+
+
+@settings(max_examples=60, deadline=None)
+@given(write_steps())
+def test_the_smallest_slices_lead_to_the_same_history(done: list[Step]) -> None:
+    """Transaction by transaction, whatever is interrupted on the way; so does what clients hear."""
+    at_once, sliced = BusyServer(), BusyServer()
+    for step in done:
+        at_once.take(step, receive=False)
+    with smallest_slices():
+        for step in done:
+            sliced.take(step, receive=False)
+            sliced.work_off()
+        sliced.settle()
+    at_once.settle()
+    assert sliced.sink.payloads == at_once.sink.payloads
+    assert sliced.tree.bodies == at_once.tree.bodies
+    assert [client.frames() for client in sliced.everyone] == [client.frames() for client in at_once.everyone]
+    assert_settled(sliced)
 
 
 def assert_settled(server: BusyServer) -> None:

@@ -72,6 +72,7 @@ def test_a_long_pass_is_blamed_on_its_longest_piece() -> None:
             "event": "loop_held",
             "log_level": "warning",
             "held_ms": 75,
+            "cpu_ms": 75,
             "longest_ms": 40,
             "work": COMMIT,
             "session": "0x10",
@@ -79,6 +80,18 @@ def test_a_long_pass_is_blamed_on_its_longest_piece() -> None:
             "unreported": 0,
         }
     ]
+
+
+def test_the_line_says_how_much_of_it_was_work() -> None:
+    """Not what the thread waited because others had the processor."""
+    now_s = cpu_s = 0.0
+    meter = LoopMeter(lambda: now_s, lambda: cpu_s)
+    meter.after_io_wait(0.0)
+    now_s, cpu_s = 0.090, 0.012
+    meter.after_task_step(FRONT)
+    with capture_logs() as lines:
+        meter.after_io_wait(0.0)
+    assert [(line["held_ms"], line["cpu_ms"]) for line in lines] == [(90, 12)]
 
 
 def test_work_that_nobody_notes_is_its_tasks() -> None:

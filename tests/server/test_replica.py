@@ -72,6 +72,7 @@ async def running(disk: MemoryDisk, **settings: Any) -> AsyncIterator[Replica]:
     async with trio.open_nursery() as storage:
         storage.start_soon(replica.write_log)
         async with trio.open_nursery() as serving:
+            serving.start_soon(replica.work_off)
             serving.start_soon(replica.take_snapshots)
             yield replica
             serving.cancel_scope.cancel()

@@ -9,7 +9,7 @@ import pytest
 
 from server.acls import AccessRules, DigestScheme, IpScheme
 from server.pipeline import Limits
-from tests.server.one_server import Client, OneServer
+from tests.server.one_server import Client, OneServer, smallest_slices
 from tests.server.scenario import play
 
 TESTDATA = Path(__file__).with_name("testdata")
@@ -24,6 +24,15 @@ def test_conversation_goes_as_written_down(path: Path, request: pytest.FixtureRe
         path.write_text(heard)
     else:
         assert heard.splitlines() == written.splitlines()
+
+
+@pytest.mark.parametrize("path", sorted(TESTDATA.glob("*.txt")), ids=lambda path: path.stem)
+def test_conversation_goes_the_same_way_in_the_smallest_slices(path: Path) -> None:
+    """Whatever can be interrupted is interrupted after every step; no reply, event or order tells."""
+    written = path.read_text()
+    with smallest_slices():
+        heard = play(written, ServerInMemory())
+    assert heard.splitlines() == written.splitlines()
 
 
 class ServerInMemory:
@@ -65,11 +74,15 @@ class ServerInMemory:
 
     def settle(self) -> None:
         """Do all that can be done, and let it arrive."""
-        if not self._is_holding:
-            self._server.settle()
+        self._go_on()
         while sum(wire.flush() for wire in self._wires):
-            if not self._is_holding:
-                self._server.settle()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._is_holding:
+            self._server.work_off()
+        else:
+            self._server.settle()
 
 
 class WireInMemory:

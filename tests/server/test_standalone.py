@@ -89,7 +89,13 @@ async def running(
     async with trio.open_nursery() as storage:
         storage.start_soon(server.write_log)
         async with trio.open_nursery() as serving:
-            for task in (server.tick, server.take_snapshots, server.reap_containers, server.purge_old_files):
+            for task in (
+                server.work_off,
+                server.tick,
+                server.take_snapshots,
+                server.reap_containers,
+                server.purge_old_files,
+            ):
                 serving.start_soon(task)
             yield server
             serving.cancel_scope.cancel()

@@ -163,7 +163,7 @@ def _step(
     elif action == "check":
         assert _succeeds(watches.check, path, kind, ear) == model.contains(path, kind, ear)
     elif action == "drop":
-        watches.drop_watcher(ear)
+        watches.drop_watcher(ear, 100)
         model.forget(ear)
         assert len(ear.watched) == 0
     else:
@@ -238,7 +238,7 @@ def test_a_watcher_may_go_while_it_is_told() -> None:
     class Fainting(Ear):
         def notify(self, frame: bytes) -> None:
             super().notify(frame)
-            watches.drop_watcher(self)
+            watches.drop_watcher(self, 100)
 
     ears = [Fainting(), Fainting(), Fainting()]
     for ear in ears:

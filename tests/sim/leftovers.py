@@ -61,6 +61,8 @@ def _tables(replica: Replica) -> Iterator[tuple[str, Any]]:
     yield "bytes in flight", pipeline.outstanding_bytes
     yield "reads that wait", pipeline.queued_reads
     yield "connections to go on with", len(pipeline.resumable)
+    yield "work that takes long", pipeline.has_work_left
+    yield "replies not sent", replica.state.unsent_bytes
     for name in ("data_once", "child_once", "persistent", "recursive"):
         yield f"watches ({name})", getattr(watches, name)
     if isinstance(pipeline, LeadingPipeline):

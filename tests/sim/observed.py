@@ -146,6 +146,7 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
         _wrapped(persistence.txn_log.TxnLog, "append_batch", append_batch),
         _wrapped(persistence.txn_log.TxnLog, "truncate_after", truncate_after),
         _wrapped(server.pipeline, "apply_txn", apply_txn),
+        _wrapped(server.pipeline, "LongApplication", apply_txn),
         _wrapped(Replica, "load", load),
         _wrapped(Replica, "lead", lead),
         _wrapped(Replica, "learn", learn),

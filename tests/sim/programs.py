@@ -80,6 +80,7 @@ def world_of(machine: Machine) -> World:
         random=machine.random,
         clock=machine.clock,
         stopwatch=lambda: machine.disk.busy_s,
+        cpu_clock=None,
     )
 
 
@@ -108,6 +109,7 @@ async def _serve(
         async with trio.open_nursery() as serving:
             listeners = await machine.network.listen(None, CLIENT_PORT)
             serving.start_soon(partial(trio.serve_listeners, partial(_serve_client, front), list(listeners)))
+            serving.start_soon(replica.work_off)
             serving.start_soon(replica.tick)
             serving.start_soon(replica.take_snapshots)
             serving.start_soon(replica.purge_old_files)

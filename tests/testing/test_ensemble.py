@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from testing import ensemble as ensemble_module
 from testing.ensemble import Ensemble
 from testing.errors import ServerError
 from tests.testing.stories import kazoo, wait_until
@@ -34,6 +35,7 @@ def test_what_was_acknowledged_survives_the_leader(ensemble: Ensemble) -> None:
     assert ensemble.wait_for_leader() is not leader
     assert set(acknowledged) <= ensemble.tree("/log").keys()
     leader.start()
+    assert leader in ensemble.followers  # it serves when start returns
     assert set(acknowledged) <= leader.tree("/log").keys()
 
 
@@ -121,3 +123,9 @@ def test_a_leader_that_is_cut_off_is_no_leader(ensemble: Ensemble) -> None:
 def test_members_that_cannot_serve_say_why() -> None:
     with pytest.raises(ServerError, match=r"(?s)server ended with code 2.*syncLimit=soon"):
         Ensemble(size=1, config={"syncLimit": "soon"}).__enter__()
+
+
+def test_an_ensemble_that_elects_nobody_in_time_shows_its_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ensemble_module, "LEADER_SECONDS_MAX", -1.0)
+    with pytest.raises(ServerError, match=r"(?s)no quorum within .*The end of their logs:.*\[myid:1\]"):
+        Ensemble(size=2).__enter__()

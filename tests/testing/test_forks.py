@@ -58,6 +58,16 @@ def test_faults_are_faults_while_a_fork_lives() -> None:
             reserve_port(port).close()
 
 
+def test_the_ports_of_an_ensemble_are_free_while_a_fork_lives() -> None:
+    ensemble = Ensemble(size=2)
+    numbers = [port.getsockname()[1] for ports in ensemble._ports.values() for port in ports]
+    assert len(numbers) == 4
+    with forked():
+        ensemble.close()
+        for number in numbers:
+            reserve_port(number).close()
+
+
 def test_a_fork_uses_the_address_and_nothing_else() -> None:
     """Nor does it end the server when it ends; and it can have a server of its own."""
     with Server() as server, Ensemble(size=1) as ensemble:

@@ -32,6 +32,10 @@ class TestKazooCase(KazooTestCase):
         server.stop()
         server.start()
         self.client.retry(self.client.create, "/a")
+        self.cluster.stop()
+        assert not server.is_running
+        self.cluster.start()
+        assert self.client.retry(self.client.exists, "/a")
 
     def test_clients_end_with_the_test(self) -> None:
         other = self._get_client()

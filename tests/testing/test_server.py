@@ -415,3 +415,12 @@ def test_any_thread_may_do_anything() -> None:
             done.result(60)
         server.start()
         assert len(server.tree()) == 5
+
+
+def test_a_server_that_says_nothing_is_killed_and_that_is_said() -> None:
+    server = Server()
+    server.spawn()
+    assert server._child is not None
+    with pytest.raises(ServerError, match=r"did not start within 0\.001 s and was killed"):
+        server._child.wait_ready(0.001)
+    server.close()

@@ -219,10 +219,11 @@ def test_a_file_is_on_disk_before_it_has_its_name(
     rename = Path.rename
 
     def synced(file: int) -> None:
-        steps.append(f"sync {Path(os.readlink(f'/proc/self/fd/{file}')).name}")
+        path = Path(os.readlink(f"/proc/self/fd/{file}"))
+        steps.append(f"sync {path.name}" + (f" of {path.stat().st_size} bytes" if path.is_file() else ""))
 
     def renamed(source: Path, target: Path) -> Path:
-        steps.append(f"rename {source.name} of {source.stat().st_size > 0} size")
+        steps.append(f"rename {source.name} of {source.stat().st_size} bytes")
         return rename(source, target)
 
     monkeypatch.setattr(os, "fsync", synced)
@@ -230,12 +231,13 @@ def test_a_file_is_on_disk_before_it_has_its_name(
 
     prepare(SERVER, {}, machine)
 
+    whole = machine.real("/conf/zoo.cfg").stat().st_size
     assert steps == [
-        "sync .zoo.cfg.new",
-        "rename .zoo.cfg.new of True size",
+        f"sync .zoo.cfg.new of {whole} bytes",
+        f"rename .zoo.cfg.new of {whole} bytes",
         "sync conf",
-        "sync .myid.new",
-        "rename .myid.new of True size",
+        "sync .myid.new of 2 bytes",
+        "rename .myid.new of 2 bytes",
         "sync data",
     ]
 

@@ -1,0 +1,296 @@
+"""What a neighbour feels while one client, or a crowd, does the dearest thing it can.
+
+The neighbour reads and writes at a steady rate, in a process of its own: the load generator. Its longest wait
+and its p99 while the cause lasts are the figures, beside those with the Java server.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from struct import pack, unpack_from
+from typing import TypeAlias
+
+import attrs
+
+from bench.load import Histogram, LoadFailed, LoadResult, joined, run_load
+from bench.measure import Plan, Round, Sample, figure_sample, fresh_server
+from bench.workloads import Load, Pause
+from support.servers import Kind, Server
+
+NEIGHBOUR = Load("neighbour", "mixed", 4, 1000, [])
+NEIGHBOUR_PER_SECOND = 500
+NEIGHBOUR_SECONDS_MAX = 20.0
+WINDOW_SECONDS = 0.05
+_FRAME_BYTES_MAX = 1_000_000
+_ANSWER_SECONDS_MAX = 60.0
+
+_CREATE, _DELETE, _EXISTS, _GET_DATA, _CHECK, _MULTI, _MULTI_READ = 1, 2, 3, 4, 13, 14, 22
+_SET_WATCHES, _ALL_CHILDREN_NUMBER, _CLOSE = 101, 104, -11
+_EPHEMERAL = 1
+_END = pack(">i?i", -1, True, -1)
+_OPEN = pack(">ii", 1, 31) + pack(">i", 5) + b"world" + pack(">i", 6) + b"anyone"
+
+# Prepares a server, and returns what to do to it while the neighbour works.
+Cause: TypeAlias = Callable[[Server, ExitStack, Plan], Callable[[], None]]
+
+
+def text(value: bytes) -> bytes:
+    return pack(">i", len(value)) + value
+
+
+def creating(path: bytes, acl: bytes = _OPEN, flags: int = 0, data: bytes = b"") -> bytes:
+    return text(path) + text(data) + acl + pack(">i", flags)
+
+
+def many(op: int, bodies: Iterator[bytes]) -> bytes:
+    """A multi of as many operations as fit into a frame."""
+    whole = bytearray()
+    for body in bodies:
+        if len(whole) + len(body) + 30 > _FRAME_BYTES_MAX:
+            break
+        whole += pack(">i?i", op, False, -1) + body
+    return bytes(whole) + _END
+
+
+class Client:
+    """A session on a plain socket; closed with the measurement, without a word."""
+
+    def __init__(self, server: Server, over: ExitStack) -> None:
+        self.socket = over.enter_context(socket.create_connection(("127.0.0.1", server.port), 30))
+        self.socket.settimeout(_ANSWER_SECONDS_MAX)
+        body = pack(">iqiq", 0, 0, 20_000, 0) + text(bytes(16)) + b"\0"
+        self.socket.sendall(text(body))
+        self.receive()
+
+    def send(self, op: int, body: bytes = b"") -> None:
+        self.socket.sendall(text(pack(">ii", 1, op) + body))
+
+    def receive(self) -> bytes:
+        return self._exactly(unpack_from(">i", self._exactly(4))[0])
+
+    def ask(self, op: int, body: bytes = b"") -> None:
+        self.send(op, body)
+        while unpack_from(">i", self.receive())[0] != 1:
+            pass  # an event
+
+    def _exactly(self, count: int) -> bytes:
+        pieces, missing = [], count
+        while missing:
+            piece = self.socket.recv(min(missing, 1 << 20))
+            if not piece:
+                raise LoadFailed("the server hung up")
+            pieces.append(piece)
+            missing -= len(piece)
+        return b"".join(pieces)
+
+
+def _long_acl() -> bytes:
+    entries = [pack(">i", 31) + text(b"ip") + text(b"10.%d.%d.1" % (n // 250, n % 250)) for n in range(999)]
+    return pack(">i", 1000) + b"".join(entries) + pack(">i", 31) + text(b"world") + text(b"anyone")
+
+
+def checks(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+    client = Client(server, over)
+    client.ask(_CREATE, creating(b"/long-acl", _long_acl()))
+    body = many(_CHECK, (text(b"/long-acl") + pack(">i", -1) for _ in range(1 << 20)))
+    return lambda: client.ask(_MULTI, body)
+
+
+def creates(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+    client = Client(server, over)
+    client.ask(_CREATE, creating(b"/created"))
+    body = many(_CREATE, (creating(b"/created/%05d" % n) for n in range(1 << 20)))
+    return lambda: client.ask(_MULTI, body)
+
+
+def multi_reads(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+    client = Client(server, over)
+    client.ask(_CREATE, creating(b"/long-acl-read", _long_acl()))
+    body = (pack(">i?i", _GET_DATA, False, -1) + text(b"/long-acl-read") + b"\0") * 200 + _END
+    return lambda: client.ask(_MULTI_READ, body)
+
+
+def unread(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+    clients = [Client(server, over) for _ in range(4)]
+    clients[0].ask(_CREATE, creating(b"/large", data=bytes(_FRAME_BYTES_MAX)))
+    body = (pack(">i?i", _GET_DATA, False, -1) + text(b"/large") + b"\0") * 60 + _END
+
+    def act() -> None:
+        for client in clients:
+            client.send(_MULTI_READ, body)
+        time.sleep(1)
+
+    return act
+
+
+def counts(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+    client = Client(server, over)
+    run_load(Load("fill", "fill", 10, 100, []), server.port, count=plan.sizes[0])
+    frame = text(pack(">ii", 1, _ALL_CHILDREN_NUMBER) + text(b"/"))
+
+    def act() -> None:
+        client.socket.sendall(frame * 100)
+        for _ in range(100):
+            client.receive()
+
+    return act
+
+
+def quota_statistics(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+    client = Client(server, over)
+    run_load(Load("fill", "fill", 10, 100, []), server.port, count=plan.sizes[0])
+    client.ask(_CREATE, creating(b"/zookeeper/quota/bench"))
+
+    def act() -> None:
+        for _ in range(50):
+            client.ask(_CREATE, creating(b"/zookeeper/quota/bench/zookeeper_stats", data=b"count=1,bytes=1"))
+            client.ask(_DELETE, text(b"/zookeeper/quota/bench/zookeeper_stats") + pack(">i", -1))
+
+    return act
+
+
+def no_text(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+    client = Client(server, over)
+    body = text(b"/" + b"\xff" * (_FRAME_BYTES_MAX - 100)) + b"\1"
+    return lambda: client.ask(_EXISTS, body)
+
+
+def _watching(paths: int) -> bytes:
+    lists = pack(">i", paths) + b"".join(text(b"/nothing/%d" % n) for n in range(paths))
+    return pack(">qi", 0, 0) + lists + pack(">i", 0)
+
+
+def watchers_leave(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+    clients = [Client(server, over) for _ in range(plan.crowd)]
+    for client in clients:
+        client.ask(_SET_WATCHES, _watching(800))
+
+    def act() -> None:
+        for client in clients:
+            client.socket.close()
+
+    return act
+
+
+def close_with_ephemerals(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+    client = Client(server, over)
+    client.ask(_CREATE, creating(b"/mine"))
+    for folder in range(max(1, plan.sizes[0] // 10_000)):
+        paths = (b"/mine/%d-%05d" % (folder, n) for n in range(10_000))
+        client.ask(_MULTI, many(_CREATE, (creating(path, flags=_EPHEMERAL) for path in paths)))
+    return lambda: client.ask(_CLOSE)
+
+
+def crowd_connects(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+    def act() -> None:
+        handshake = text(pack(">iqiq", 0, 0, 20_000, 0) + text(bytes(16)) + b"\0")
+        crowd = [over.enter_context(socket.socket()) for _ in range(plan.crowd)]
+        for each in crowd:
+            each.setblocking(False)
+            each.connect_ex(("127.0.0.1", server.port))
+        for each in crowd:
+            each.settimeout(_ANSWER_SECONDS_MAX)
+            while each.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
+                try:
+                    each.sendall(handshake)
+                    break
+                except (BlockingIOError, OSError):
+                    time.sleep(0.01)
+        for each in crowd:
+            each.recv(100)
+
+    return act
+
+
+def crowd_sets_watches(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+    clients = [Client(server, over) for _ in range(plan.crowd)]
+    body = _watching(100)
+
+    def act() -> None:
+        for client in clients:
+            client.send(_SET_WATCHES, body)
+        for client in clients:
+            client.receive()
+
+    return act
+
+
+CAUSES: dict[str, Cause] = {
+    "checks": checks,
+    "creates": creates,
+    "multiReads": multi_reads,
+    "unread": unread,
+    "counts": counts,
+    "quota": quota_statistics,
+    "text": no_text,
+    "leave": watchers_leave,
+    "ephemerals": close_with_ephemerals,
+    "connect": crowd_connects,
+    "setWatches": crowd_sets_watches,
+}
+
+
+@attrs.define
+class Neighbour:
+    """The load generator, at work in a thread of this process until its time is over."""
+
+    server: Server
+    seconds: float
+    result: LoadResult | None = None
+    failure: str = ""
+
+    def run(self) -> None:
+        try:
+            self.result = run_load(
+                NEIGHBOUR,
+                self.server.port,
+                rate=NEIGHBOUR_PER_SECOND,
+                seconds=self.seconds,
+                window=WINDOW_SECONDS,
+            )
+        except LoadFailed as failed:
+            self.failure = str(failed)
+
+
+def measure_pauses(kind: Kind, pauses: Sequence[Pause], plan: Plan) -> Round:
+    """Each cause on a fresh server: what one left behind shall not be felt with the next."""
+    measured: Round = {}
+    for cause in dict.fromkeys(pause.cause for pause in pauses):
+        latencies, failure = measure_cause(kind, CAUSES[cause], plan)
+        for pause in pauses:
+            if pause.cause == cause and failure:
+                measured[pause.name] = Sample(failure=failure)
+            elif pause.cause == cause:
+                measured[pause.name] = figure_sample(latencies.percentile_us(pause.percentile) / 1000)
+    return measured
+
+
+def measure_cause(kind: Kind, cause: Cause, plan: Plan) -> tuple[Histogram, str]:
+    with ExitStack() as over:
+        server = over.enter_context(fresh_server(kind, plan.snap_count))
+        server.start()
+        act = cause(server, over, plan)
+        neighbour = Neighbour(server, min(NEIGHBOUR_SECONDS_MAX, 2 + plan.pause_seconds))
+        thread = threading.Thread(target=neighbour.run)
+        thread.start()
+        time.sleep(0.5 + plan.lead_in)
+        began = time.monotonic()
+        try:
+            act()
+            ended = time.monotonic()
+        except (OSError, LoadFailed) as failed:
+            return Histogram(), f"the cause failed: {failed}"
+        finally:
+            thread.join()
+        if neighbour.result is None:
+            return Histogram(), neighbour.failure
+        return during(neighbour.result, began - WINDOW_SECONDS, ended + 0.5), ""
+
+
+def during(result: LoadResult, began: float, ended: float) -> Histogram:
+    """Latencies of the windows that the cause touches, and those right behind it: pauses end late."""
+    first = int((began - result.started_at) / result.window_seconds)
+    last = int((ended - result.started_at) / result.window_seconds)
+    return joined(result.windows[max(first, 0) : last + 1])

@@ -1,0 +1,25 @@
+"""How much is done in one go before others have their turn.
+
+Work is counted in steps, not in seconds: then what a request costs is the same on every machine, tests can
+hold it, and a simulated run can be repeated. A step is about what it takes to set one watch or to tell one
+client of an event: half a microsecond compiled, four in pure Python. What is longer than a slice goes on in
+the next one (`Pipeline.go_on`, called by the shell between two looks at the sockets).
+"""
+
+from typing import Final
+
+STEPS_PER_SLICE = 4000
+OPERATION_STEPS: Final = 8  # of an operation of a multi, or the end of a session, to prepare or to apply it
+WRITE_STEPS: Final = 2  # of a write by itself, which is less: so that a slice holds all that may be in flight
+CODEC_STEPS: Final = 2  # of an operation in a list of them, to take it apart or to put it together
+BYTES_PER_STEP: Final = 16 << 10  # that take as long to be copied
+NAMES_PER_STEP: Final = 16  # of nodes above a node, where all of them are looked at
+
+
+def operations_per_slice() -> int:
+    return STEPS_PER_SLICE // OPERATION_STEPS
+
+
+def depth_steps(path: bytes) -> int:
+    """What a change costs for the nodes above it, each of which counts what lies below."""
+    return path.count(b"/") // NAMES_PER_STEP

@@ -1,0 +1,469 @@
+"""What takes long is done in slices, between which others are heard; the outcome is that of doing it at once.
+
+Work is counted twice: by the server's own steps, and by the calls that Python makes. Neither depends on how
+fast the machine is. A call takes about 0.2 us, so the bound below is 20 ms in pure Python.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from cProfile import Profile
+from itertools import islice
+from random import Random
+from struct import pack, unpack_from
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jute.client_records import (
+    ConnectRequest,
+    CreateRequest,
+    ExistsRequest,
+    GetDataRequest,
+    SetDataRequest,
+    SetWatches,
+    SyncRequest,
+)
+from jute.errors import MarshallingError, NoNode
+from jute.opcodes import CreateMode, EventType, OpCode
+from jute.record import encode
+from server import slices
+from server.acls import encode_acl
+from server.pipeline import Limits
+from tests.server.one_server import Client, OneServer
+from tests.server.test_fuzz_findings import MULTI_END, OPEN, create
+
+FRAME_BYTES_MAX = Limits().frame_bytes_max - 100
+CALLS_PER_TURN_MAX = 100_000
+_PING = pack(">iii", 8, -2, OpCode.PING)
+
+
+@contextmanager
+def counted_calls() -> Iterator[list[int]]:
+    """How many calls Python makes meanwhile, of Python and of C."""
+    count, profile = [0], Profile()
+    profile.enable()
+    try:
+        yield count
+    finally:
+        profile.disable()
+        count[0] = sum(entry.callcount for entry in profile.getstats())
+
+
+class Turns:
+    """A server that is driven a turn of the loop at a time; no turn may do too much."""
+
+    def __init__(self, server: OneServer) -> None:
+        self.server = server
+        self.longest_calls = 0
+        self.longest_steps = 0
+        self.count = 0
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        self.server.begin_batch()
+        with counted_calls() as calls:
+            yield
+        self.count += 1
+        self.longest_calls = max(self.longest_calls, calls[0])
+        self.longest_steps = max(self.longest_steps, self.server.pipeline.steps)
+
+    def send(self, client: Client, op: int, body: bytes, xid: int = 1) -> None:
+        with self.turn():
+            client.send(xid, op, body)
+        self.settle()
+
+    def settle(self) -> None:
+        """Until there is nothing left to do, a slice or a commit in each turn."""
+        server = self.server
+        while server.sink.undurable or server.pipeline.has_work_left:
+            with self.turn():
+                if server.pipeline.has_work_left:
+                    server.pipeline.go_on()
+                else:
+                    server.release(server.sink.undurable)
+
+    def check(self) -> None:
+        assert self.longest_calls < CALLS_PER_TURN_MAX
+        assert self.longest_steps < 2 * slices.STEPS_PER_SLICE
+
+
+def named(path: bytes) -> bytes:
+    return pack(">i", len(path)) + path
+
+
+def repeated(operations: Iterator[bytes]) -> bytes:
+    """As many operations as fit into a frame, and the end of a multi."""
+    body = bytearray()
+    for each in operations:
+        if len(body) + len(each) + len(MULTI_END) > FRAME_BYTES_MAX:
+            break
+        body += each
+    return bytes(body + MULTI_END)
+
+
+def of_type(op: int, body: bytes) -> bytes:
+    return pack(">i?i", op, False, -1) + body
+
+
+def creates(prefix: bytes, flags: int = 0) -> Iterator[bytes]:
+    for n in range(1 << 20):
+        yield of_type(
+            OpCode.CREATE, named(prefix + b"%05d" % n) + bytes(4) + encode_acl(_OPEN) + pack(">i", flags)
+        )
+
+
+_OPEN = [(31, "world", "anyone")]
+_LONG_ACL = encode_acl(
+    [(31, "ip", f"10.{n // 250}.{n % 250}.1") for n in range(999)] + [(31, "world", "anyone")]
+)
+
+
+def multi_of(operation_: bytes) -> bytes:
+    return repeated(operation_ for _ in range(1 << 20))
+
+
+# -- everything a frame can ask for
+
+DEAREST: dict[str, tuple[int, bytes]] = {
+    "checks of a node with a long ACL": (
+        OpCode.MULTI,
+        multi_of(of_type(OpCode.CHECK, named(b"/l") + pack(">i", -1))),
+    ),
+    "creates": (OpCode.MULTI, repeated(creates(b"/p/"))),
+    "creates that fail at the first": (OpCode.MULTI, repeated(creates(b"/none/"))),
+    "sets of data": (
+        OpCode.MULTI,
+        multi_of(of_type(OpCode.SET_DATA, named(b"/p") + bytes(4) + pack(">i", -1))),
+    ),
+    "a broken end": (OpCode.MULTI, repeated(creates(b"/p/"))[:-3]),
+    "reads of a node with a long ACL": (
+        OpCode.MULTI_READ,
+        multi_of(of_type(OpCode.GET_DATA, named(b"/l") + b"\0")),
+    ),
+    "reads of a large node": (
+        OpCode.MULTI_READ,
+        of_type(OpCode.GET_DATA, named(b"/large") + b"\0") * 60 + MULTI_END,
+    ),
+    "watches of paths that are gone": (
+        OpCode.SET_WATCHES,
+        pack(">qi", 0, 100_000) + b"".join(named(b"/%05d" % n) for n in range(100_000)) + bytes(8),
+    ),
+    "watches of one path": (
+        OpCode.SET_WATCHES2,
+        pack(">qiiii", 0, 0, 0, 0, 170_000) + named(b"/p") * 170_000 + bytes(4),
+    ),
+    "a path that is no text": (OpCode.EXISTS, named(b"/" + b"\xff" * 1_000_000) + b"\1"),
+    "counting all nodes": (OpCode.GET_ALL_CHILDREN_NUMBER, named(b"/")),
+}
+
+
+@pytest.fixture(scope="module")
+def furnished() -> OneServer:
+    server = OneServer()
+    client = server.connect()
+    for path in ("/p", "/q"):
+        create(client, path)
+    create(client, "/large", bytes(1_000_000))
+    client.ask(OpCode.CREATE, named(b"/l") + bytes(4) + _LONG_ACL + bytes(4))
+    return server
+
+
+@pytest.mark.parametrize("what", DEAREST)
+def test_no_frame_takes_more_than_a_slice_at_a_time(furnished: OneServer, what: str) -> None:
+    """However much fits into it."""
+    op, body = DEAREST[what]
+    client = furnished.connect()
+    turns = Turns(furnished)
+    turns.send(client, op, body)
+    assert client.receive()
+    turns.check()
+
+
+def test_many_short_multis_in_one_read_of_the_socket(furnished: OneServer) -> None:
+    """None of them takes long, all of them together do."""
+    client = furnished.connect()
+    multi = of_type(OpCode.CHECK, named(b"/l") + pack(">i", -1)) * 50 + MULTI_END
+    frame = pack(">ii", 1, OpCode.MULTI) + multi
+    turns = Turns(furnished)
+    with turns.turn():
+        client.connection.received((pack(">i", len(frame)) + frame) * 60)
+    turns.settle()
+    turns.check()
+    assert len(client.frames()) == 60
+
+
+_KINDS = st.sampled_from(["create", "set", "check", "delete", "deep"])
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    kinds=st.lists(_KINDS, min_size=1, max_size=5), seed=st.integers(0, 1 << 30), size=st.integers(1, 1 << 20)
+)
+def test_no_multi_that_can_be_drawn_takes_more_than_a_slice_at_a_time(
+    kinds: list[str], seed: int, size: int
+) -> None:
+    """Of any mixture, up to the limit of a frame, whether it succeeds or not."""
+    chance = Random(seed)
+    server = OneServer()
+    client = server.connect()
+    create(client, "/p")
+
+    def drawn() -> Iterator[bytes]:
+        made = 0
+        for _ in range(size):
+            kind = chance.choice(kinds)
+            if kind == "create":
+                made += 1
+                yield of_type(OpCode.CREATE, _create_body(b"/p/%05d" % made))
+            elif kind == "set":
+                yield of_type(
+                    OpCode.SET_DATA, named(b"/p") + named(bytes(chance.randrange(50))) + pack(">i", -1)
+                )
+            elif kind == "check":
+                yield of_type(OpCode.CHECK, named(b"/p") + pack(">i", -1))
+            elif kind == "delete" and made:
+                made -= 1
+                yield of_type(OpCode.DELETE, named(b"/p/%05d" % (made + 1)) + pack(">i", -1))
+            elif kind == "deep":
+                yield of_type(OpCode.CHECK, named(b"/p" + b"/x" * chance.randrange(200)) + pack(">i", -1))
+
+    turns = Turns(server)
+    turns.send(client, OpCode.MULTI, repeated(drawn()))
+    assert len(client.frames()) == 1
+    assert server.tree.digest == server.tree.compute_digest()
+    turns.check()
+
+
+def _create_body(path: bytes) -> bytes:
+    return named(path) + bytes(4) + encode_acl(_OPEN) + bytes(4)
+
+
+# -- events
+
+
+def test_the_end_of_a_session_with_many_ephemerals() -> None:
+    """Never refused, whatever it owns."""
+    server = OneServer()
+    owner, other = server.connect(), server.connect()
+    create(owner, "/e")
+    owner.send(1, OpCode.MULTI, repeated(creates(b"/e/", CreateMode.EPHEMERAL)))
+    server.settle()
+    assert len(server.tree.ephemerals[owner.session_id]) > 15_000
+    turns = Turns(server)
+    turns.send(owner, OpCode.CLOSE_SESSION, b"")
+    turns.check()
+    assert turns.count > 20
+    assert not server.tree.ephemerals
+    assert server.tree.digest == server.tree.compute_digest()
+    assert other.ask(OpCode.EXISTS, ExistsRequest("/e/00000", False))[1] == NoNode.code
+
+
+def test_a_crowd_that_watches_one_node() -> None:
+    """Each is told of the change, and nobody is answered before all are."""
+    server = OneServer()
+    writer = server.connect()
+    create(writer, "/w")
+    crowd = [server.connect() for _ in range(10_000)]
+    for client in crowd:
+        client.ask(OpCode.GET_DATA, GetDataRequest("/w", True))
+    turns = Turns(server)
+    with turns.turn():
+        writer.send(1, OpCode.SET_DATA, encode(SetDataRequest("/w", b"new", -1)))
+        server.release(1)
+    assert server.pipeline.applying is not None
+    crowd[-1].send(2, OpCode.GET_DATA, encode(GetDataRequest("/w", False)))
+    assert not crowd[-1].connection.out
+    turns.settle()
+    turns.check()
+    assert turns.count > 2
+    assert not server.pipeline.watches.data_once
+    event, reply = crowd[-1].frames()
+    assert unpack_from(">ii", event, 16)[0] == EventType.NODE_DATA_CHANGED
+    assert reply[16:23] == named(b"new")
+    assert all(len(client.frames()) == 1 for client in crowd[:-1])
+
+
+def test_a_crowd_that_leaves_at_once() -> None:
+    """With everything it watches."""
+    server = OneServer()
+    crowd = [server.connect() for _ in range(100)]
+    for client in crowd:
+        paths = tuple(f"/{n}" for n in range(800))
+        client.ask(OpCode.SET_WATCHES, SetWatches(0, (), paths, ()))
+    turns = Turns(server)
+    with turns.turn():
+        for client in crowd:
+            client.connection.lost()
+    assert len(server.pipeline.watches.data_once) == 800
+    turns.settle()
+    turns.check()
+    assert not server.pipeline.watches.data_once
+    assert not server.pipeline.watches.dropped
+
+
+def test_a_watch_of_a_connection_that_is_gone_tells_nobody() -> None:
+    """Though it may take a while until all of its watches are dropped."""
+    server = OneServer()
+    writer, watcher = server.connect(), server.connect()
+    create(writer, "/w")
+    watcher.ask(OpCode.GET_DATA, GetDataRequest("/w", True))
+    server.pipeline.steps = slices.STEPS_PER_SLICE
+    watcher.connection.lost()
+    assert server.pipeline.watches.data_once
+    writer.ask(OpCode.SET_DATA, SetDataRequest("/w", b"", -1))
+    assert not watcher.connection.out
+    assert not server.pipeline.watches.data_once
+
+
+def test_a_crowd_that_expires_at_once() -> None:
+    """In slices; who is heard before its turn comes lives on."""
+    server = OneServer()
+    crowd = [server.connect(timeout_ms=4000) for _ in range(3000)]
+    for client in crowd[:1000]:
+        client.send(
+            1, OpCode.CREATE, encode(CreateRequest(f"/{client.session_id}", b"", OPEN, CreateMode.EPHEMERAL))
+        )
+    server.settle()
+    turns = Turns(server)
+    with turns.turn():
+        server.pass_time(10_000)
+    assert 0 < sum(client.is_closed for client in crowd) + server.sink.undurable < 3000
+    crowd[-1].connection.received(_PING)
+    turns.settle()
+    turns.check()
+    assert [client.is_closed for client in crowd] == [True] * 2999 + [False]
+    assert list(server.tree.session_timeouts_ms) == [crowd[-1].session_id]
+    assert not server.tree.ephemerals
+
+
+# -- who waits, and who does not
+
+
+def begin_long_multi(server: OneServer, client: Client) -> None:
+    """Of creates below /p, prepared to a part."""
+    server.begin_batch()
+    client.send(7, OpCode.MULTI, repeated(creates(b"/p/")))
+    assert server.pipeline.preparing is not None
+
+
+def test_while_a_transaction_is_prepared_reads_and_pings_go_on_and_writes_wait() -> None:
+    server = OneServer()
+    writer, reader, other = server.connect(), server.connect(), server.connect()
+    create(writer, "/p")
+    begin_long_multi(server, writer)
+    reader.send(1, OpCode.EXISTS, encode(ExistsRequest("/p", False)))
+    reader.connection.received(_PING)
+    assert [unpack_from(">i", frame)[0] for frame in reader.frames()] == [1, -2]
+    other.send(1, OpCode.CREATE, encode(CreateRequest("/p/00000", b"late", OPEN, 0)))
+    other.send(2, OpCode.EXISTS, encode(ExistsRequest("/p/00000", False)))
+    newcomer = Client(server)
+    newcomer.send_raw(encode(ConnectRequest(0, 0, 4000, 0, bytes(16))) + b"\x00")
+    assert len(server.sink.payloads) == 4
+    server.settle()
+    refused, seen = other.frames()
+    assert unpack_from(">iqi", refused)[2] == -110
+    assert unpack_from(">iqi", seen)[2] == 0
+    newcomer.read_handshake()
+    assert newcomer.session_id
+
+
+def test_while_a_transaction_is_applied_pings_go_on_and_all_requests_wait() -> None:
+    """Nobody sees a part of it."""
+    server = OneServer()
+    writer, reader = server.connect(), server.connect()
+    create(writer, "/p")
+    begin_long_multi(server, writer)
+    server.work_off()
+    server.release(1)
+    assert server.pipeline.applying is not None
+    assert b"/p/00000" in server.tree.bodies
+    reader.connection.received(_PING)
+    reader.send(1, OpCode.EXISTS, encode(ExistsRequest("/p/00000", False)))
+    reader.connection.received(_PING)
+    assert [unpack_from(">i", frame)[0] for frame in reader.frames()] == [-2]
+    assert reader.connection.is_held_up
+    last = len(server.tree.children[b"/p"])
+    server.settle()
+    assert [unpack_from(">i", frame)[0] for frame in reader.frames()] == [1, -2]
+    assert len(server.tree.children[b"/p"]) > 10 * last
+
+
+def test_a_sync_behind_a_long_transaction_is_answered_behind_it() -> None:
+    server = OneServer()
+    writer, other = server.connect(), server.connect()
+    create(writer, "/p")
+    begin_long_multi(server, writer)
+    server.work_off()
+    other.send(1, OpCode.SYNC, encode(SyncRequest("/p")))
+    server.release(1)
+    assert not other.frames()
+    server.settle()
+    assert unpack_from(">iq", other.frames().popleft()) == (1, server.tree.last_zxid)
+
+
+def test_what_follows_a_long_set_watches_on_its_connection_is_answered_behind_it() -> None:
+    """Also writes that are committed meanwhile, and what was behind a write to begin with."""
+    server = OneServer()
+    client = server.connect()
+    create(client, "/p")
+    lists = SetWatches(0, (), tuple(f"/{n}" for n in range(20_000)), ())
+    client.send(1, OpCode.SET_DATA, encode(SetDataRequest("/p", b"1", -1)))
+    client.send(2, OpCode.SET_WATCHES, encode(lists))
+    client.send(3, OpCode.SET_DATA, encode(SetDataRequest("/p", b"2", -1)))
+    client.send(4, OpCode.EXISTS, encode(ExistsRequest("/p", False)))
+    server.release(1)
+    assert client.connection.rewatching is not None
+    server.release(1)
+    client.send(5, OpCode.SET_DATA, encode(SetDataRequest("/p", b"3", -1)))
+    assert [unpack_from(">i", frame)[0] for frame in client.frames()] == [1]
+    server.settle()
+    assert [unpack_from(">i", frame)[0] for frame in client.frames()] == [2, 3, 4, 5]
+    assert len(server.pipeline.watches.data_once) == 20_000
+
+
+def test_a_multi_without_an_acl_far_behind_costs_no_zxid() -> None:
+    """The one way to spoil a multi that makes no transaction is found in a later slice."""
+    server = OneServer()
+    client = server.connect()
+    create(client, "/p")
+    null_acl = of_type(OpCode.CREATE, named(b"/x") + bytes(4) + pack(">ii", -1, 0))
+    body = b"".join(islice(creates(b"/p/"), 9000))
+    before = server.tree.last_zxid
+    server.begin_batch()
+    client.send(1, OpCode.MULTI, body + null_acl + MULTI_END)
+    assert server.pipeline.preparing is not None
+    client.send(2, OpCode.EXISTS, encode(ExistsRequest("/p", False)))
+    server.settle()
+    first, second = client.frames()
+    assert unpack_from(">iqi", first) == (1, before, MarshallingError.code)
+    assert unpack_from(">iqi", second) == (2, before, 0)
+    assert create(client, "/q") == 0
+    assert server.tree.last_zxid == before + 1
+
+
+def test_a_connection_that_ends_during_its_long_multi_changes_nothing_about_it() -> None:
+    server = OneServer()
+    client, other = server.connect(), server.connect()
+    create(client, "/p")
+    begin_long_multi(server, client)
+    client.connection.lost()
+    server.settle()
+    assert len(server.tree.children[b"/p"]) > 10_000
+    assert create(other, "/q") == 0
+
+
+def test_a_snapshot_taken_in_the_middle_has_the_digest_of_before() -> None:
+    """A learner's tree changes its digest with every operation, a snapshot's is of a whole transaction."""
+    server = OneServer()
+    client = server.connect()
+    create(client, "/p")
+    begin_long_multi(server, client)
+    server.work_off()
+    server.tree.tracks_digest = True
+    before = server.tree.snapshot_digest()
+    server.release(1)
+    assert server.pipeline.applying is not None
+    assert server.tree.snapshot_digest() == before
+    server.settle()
+    assert server.tree.snapshot_digest() != before

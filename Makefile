@@ -93,7 +93,7 @@ compat: setup ## all compatibility tests; SERVER=triokeeper, reference, docker:I
 	    --junitxml=build/compat/junit.xml $(if $(filter both,$(SERVER)$(TESTS)$(ARGS)),--write-docs) $(ARGS)
 
 .PHONY: compat-apps
-compat-apps: setup ## Kafka, celery and tooz on this server and on Apache's; APP=kafka for one, SERVER= for one server
+compat-apps: setup ## Kafka, BookKeeper, celery and tooz on this server and on Apache's; APP=kafka for one, SERVER= for one server
 	$(BIN)/python -m pytest compat-tests/apps -v -m '' --server='$(SERVER)' --report=build/compat-apps \
 	    $(if $(APP),-k $(APP)) $(ARGS)
 

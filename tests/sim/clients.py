@@ -323,8 +323,14 @@ class Client:
         await left.stream.aclose()
 
     async def _send(self, stream: VirtualStream, frames: list[tuple[int, int, bytes]]) -> None:
+        """A server that takes nothing any more, because its machine is gone or stopped, is given up like one
+        that says nothing."""
         self._sent_at = trio.current_time()
-        await stream.send_all(b"".join(frame(pack(">ii", xid, op) + body) for xid, op, body in frames))
+        data = b"".join(frame(pack(">ii", xid, op) + body) for xid, op, body in frames)
+        with trio.move_on_after(self._timeout_ms / 1500) as waiting:
+            await stream.send_all(data)
+        if waiting.cancelled_caught:
+            raise trio.BrokenResourceError("the server takes nothing any more")
 
     # -- requests
 

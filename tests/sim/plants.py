@@ -570,8 +570,9 @@ async def _(original: Planted, link: LearnerLink) -> None:
 
 
 @plant("watches-outlive-their-client", (Watches, "drop_watcher"))
-def _(original: Planted, watches: Watches, watcher: Any) -> None:
+def _(original: Planted, watches: Watches, watcher: Any, steps_max: int) -> int:
     """The watches of a connection stay when it is gone."""
+    return 0
 
 
 @plant("owners-never-forgotten", (LeadingPipeline, "_session_closed"))

@@ -1,11 +1,15 @@
-"""Connections end as those of a real system do."""
+"""Connections end as those of a real system do, and clients notice."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
 import trio
 
+from jute.opcodes import OpCode
+from tests.sim.checkers import Checker
+from tests.sim.clients import Client, Habits
 from tests.sim.network import WINDOW_BYTES, VirtualNetwork, VirtualStream
 from tests.sim.virtual_time import VirtualClock, run_repeatably
 
@@ -53,5 +57,24 @@ def test_what_was_read_is_no_reason_to_break_a_connection() -> None:
         await other.aclose()
         assert await stream.receive_some() == b"answer"
         assert await stream.receive_some() == b""
+
+    run(test)
+
+
+def test_a_client_gives_up_a_server_that_takes_nothing_any_more() -> None:
+    """Its machine may be gone for good, and nobody says so."""
+
+    async def test(network: VirtualNetwork, stream: VirtualStream, other: VirtualStream) -> None:
+        checker = Checker(trio.current_time, lambda: None, has_local_sessions=False, clock_drift=0.0)
+        habits = Habits(timeout_ms=6000)
+        client = Client(
+            "c1", stream.host, ["b"], checker, Random(1), habits, Counter(), lambda who, what: None
+        )
+        await stream.send_all(bytes(WINDOW_BYTES))
+        network.kill("b", with_machine=True)
+        before = trio.current_time()
+        with pytest.raises(trio.BrokenResourceError):
+            await client._send(stream, [(1, OpCode.PING, b"")])
+        assert trio.current_time() - before == 4
 
     run(test)

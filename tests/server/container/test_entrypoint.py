@@ -76,6 +76,18 @@ def test_a_refused_environment_leaves_nothing_behind(machine: Machine, handed_ov
     assert os.listdir(machine.real("/data")) == []
 
 
+@pytest.mark.parametrize("servers", ["server.1=a:1:2;3 server.1=b:1:2;3", "server.1=zoo1"])
+def test_a_bad_value_is_no_obstacle_where_a_file_wins(
+    machine: Machine, handed_over: list[Path], servers: str
+) -> None:
+    machine.real("/conf/zoo.cfg").write_text("dataDir=/data\nclientPort=2181\n")
+
+    plan = prepare(SERVER, {"ZOO_SERVERS": servers}, machine)
+
+    assert plan.config_file == "/conf/zoo.cfg"
+    assert [note.level for note in plan.notes] == ["warning"]
+
+
 def test_secrets_are_for_the_server_alone(machine: Machine, handed_over: list[Path]) -> None:
     secret = machine.real("/secret")
     secret.write_text("super:x\n")

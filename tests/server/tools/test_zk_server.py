@@ -292,7 +292,12 @@ def test_another_program_that_got_the_pid_is_left_alone(
     stand_in(home, "exit 0")
     pid_file = home / "zk.pid"
     environ = script_environment(home, ZOOPIDFILE=str(pid_file))
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as stranger:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stranger:
+        assert stranger.stdin is not None
+        assert stranger.stdout is not None
+        stranger.stdin.write(b"\n")
+        stranger.stdin.flush()
+        stranger.stdout.read(1)  # it runs: right after its start a process has no command line
         pid_file.write_text(str(stranger.pid))
         assert main(["stop"], environ) == 0
         captured = capsys.readouterr()

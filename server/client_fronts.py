@@ -34,6 +34,7 @@ from server.client_protocol import CLOSED, FRESH, ClientConnection
 from server.clock import Clock
 from server.loop_meter import REQUEST
 from server.pipeline import Pipeline
+from server.slices import ACCEPT_STEPS, FLUSH_STEPS
 
 RECEIVE_BYTES: Final = 64 * 1024
 LINGER_MS: Final = 2_000
@@ -304,11 +305,18 @@ class PlainFront:
         try:
             while True:
                 await trio.lowlevel.wait_readable(self.poll.fileno())
-                for _ in range(_BATCHES_IN_A_ROW):
-                    if not self._serve_batch() or self.pipeline.steps >= slices.STEPS_PER_SLICE:
-                        break
+                self.serve()
         finally:
             self.close()
+
+    def serve(self) -> None:
+        """Serve whoever speaks, as long as that is no more than a slice."""
+        steps = 0
+        for _ in range(_BATCHES_IN_A_ROW):
+            was_ready = self._serve_batch()
+            steps += self.pipeline.steps
+            if not was_ready or steps >= slices.STEPS_PER_SLICE:
+                break
 
     def listen(self, listener: socket.socket) -> None:
         """Accept connections here from now on."""
@@ -377,6 +385,7 @@ class PlainFront:
             peer = to_flush.popleft()
             if peer.fd >= 0:
                 peer.flush()
+                self.pipeline.steps += FLUSH_STEPS
         if (to_flush or self._ready or self.pipeline.resumable) and self.peers:
             os.eventfd_write(self._alarm, 1)  # in a batch of its own: others may have spoken meanwhile
 
@@ -394,6 +403,7 @@ class PlainFront:
                 self._out_of_files("clients have all the files they may have")
                 return
             self._admit(sock, address)
+            self.pipeline.steps += ACCEPT_STEPS
 
     def _accept_failed(self, failure: OSError) -> None:
         if failure.errno in _LOST_BEFORE_ACCEPTED:

@@ -64,7 +64,7 @@ from server.read_requests import (
     get_data,
     multi_read,
 )
-from server.slices import BYTES_PER_STEP
+from server.slices import AUTHENTICATION_STEPS, BYTES_PER_STEP, FRAME_STEPS, REFUSAL_STEPS
 from server.txns import CLOSE_SESSION, CREATE_SESSION
 from server.watches import WatchedPaths
 
@@ -307,6 +307,7 @@ class ClientConnection:
         size, at, count, ordered, unheard = len(data), 0, 0, 0, 0
         length, xid, op = 8, 0, 0
         frame_bytes_max: int = pipeline.limits.frame_bytes_max
+        steps_max: int = slices.STEPS_PER_SLICE
         fifo = self.fifo
         self._needed_bytes = 4
         while size - at >= 12:
@@ -320,6 +321,7 @@ class ClientConnection:
             xid = read_i32_be(data, at + 4)
             op = read_i32_be(data, at + 8)
             count += 1
+            pipeline.steps += FRAME_STEPS
             if self._needs_auth and op not in _AUTHENTICATION:
                 self._refuse_unauthenticated(xid)
             elif op in READ_OPS and not fifo:
@@ -336,6 +338,9 @@ class ClientConnection:
                 self._serve_in_order(xid, op, data[at + 12 : end])
             at = end
             if self.is_paused or self.state != OPEN:
+                break
+            if pipeline.steps >= steps_max and size - at >= 12:
+                self._wait_for_next_slice()
                 break
         else:
             length = read_i32_be(data, at) if size - at >= 4 else 8
@@ -367,6 +372,12 @@ class ClientConnection:
             self._hold()
         return at
 
+    def _wait_for_next_slice(self) -> None:
+        """A frame may hold little, and many frames much."""
+        self.pause()
+        self.pipeline.resumable.append(self)
+        self.pipeline.state.on_work_left()
+
     def _hold(self) -> None:
         self.pause()
         self.pipeline.hold(self)
@@ -390,10 +401,10 @@ class ClientConnection:
             else:
                 body = READS[op](self, data, at, end)
         except ZkError as failure:
-            self._send(_REPLY.pack(16, xid, pipeline.tree.last_zxid, failure.code))
+            self._refuse_read(xid, failure.code)
             return
         except DecodeError:
-            self._send(_REPLY.pack(16, xid, pipeline.tree.last_zxid, MarshallingError.code))
+            self._refuse_read(xid, MarshallingError.code)
             return
         except MultiReadSpoilt as spoilt:
             self._send_pieces(xid, MarshallingError.code, spoilt.pieces)
@@ -407,6 +418,10 @@ class ClientConnection:
         self._send(header.getvalue() + body)
         if length > _COUNTED_FRAME_BYTES:
             self._count_out(length)
+
+    def _refuse_read(self, xid: int, code: int) -> None:
+        self.pipeline.steps += REFUSAL_STEPS
+        self._send(_REPLY.pack(16, xid, self.pipeline.tree.last_zxid, code))
 
     def _rewatch(self, xid: int, body: bytes, has_persistent: bool) -> None:
         """Set the watches of a client that came back: if they are very many, in slices."""
@@ -476,10 +491,6 @@ class ClientConnection:
             self.close_after_flush()
         if self.fifo and self.pipeline.is_congested:
             self.pause()
-        elif self.pipeline.steps >= slices.STEPS_PER_SLICE and self.state == OPEN and not self.is_paused:
-            self.pause()  # until the next slice: a frame may hold little, and many frames much
-            self.pipeline.resumable.append(self)
-            self.pipeline.state.on_work_left()
 
     def _submit(self, xid: int, op: int, body: bytes) -> None:
         limits = self.pipeline.limits
@@ -516,6 +527,7 @@ class ClientConnection:
 
     def _refuse_in_order(self, xid: int, code: int) -> None:
         """A refusal that needs no transaction, but must not overtake the replies before it."""
+        self.pipeline.steps += REFUSAL_STEPS
         if self.fifo:
             self._wait_in_order(xid, _REFUSAL, _INT.pack(code))
         else:
@@ -572,6 +584,7 @@ class ClientConnection:
             xid, op, body, ids, since_ms = fifo.popleft()  # type: ignore[misc]
             self.pipeline.queued_reads -= 1
             self.pipeline.outstanding_bytes -= len(body)
+            self.pipeline.steps += FRAME_STEPS
             self.pipeline.stats.reads.add(self.pipeline.now_ms - since_ms)
             wait_ms = self.pipeline.limits.throttled_op_wait_ms
             if op == _PING:
@@ -705,6 +718,7 @@ class ClientConnection:
     # -- authentication
 
     def _authenticate(self, xid: int, body: bytes) -> None:
+        self.pipeline.steps += AUTHENTICATION_STEPS
         try:
             packet, _ = decode(AuthPacket, body)
         except DecodeError:

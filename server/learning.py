@@ -30,6 +30,7 @@ from server.pipeline import (
     ServerState,
 )
 from server.prepare_txn import LongPreparation
+from server.slices import CODEC_STEPS, WRITE_STEPS
 from server.stored_tree import StoredTree
 from server.txns import CLOSE_SESSION, CREATE_SESSION, MULTI, Txn, decode_txn
 from server.write_requests import MultiParser, Operation, parse_write
@@ -90,6 +91,7 @@ class LearningPipeline(Pipeline):
             args = parse_write(op, body)
         except MarshallingError as failure:
             raise DecodeError(str(failure)) from None
+        self.steps += CODEC_STEPS * len(args) if op == MULTI else WRITE_STEPS
         self._forward_parsed(connection, xid, op, body, args)
 
     def _forward_parsed(
@@ -166,6 +168,7 @@ class LearningPipeline(Pipeline):
 
     def _answer_sync(self) -> None:
         connection, xid, body, started_ms = self._syncs.popleft()
+        self.steps += WRITE_STEPS
         self.outstanding_bytes -= len(body)
         if connection.state != CLOSED:
             elapsed_ms = self.now_ms - started_ms

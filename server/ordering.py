@@ -64,6 +64,7 @@ class OwnSync:
 
     def sync_done(self) -> None:
         """Answer, unless the client is gone."""
+        self._pipeline.steps += WRITE_STEPS
         self._pipeline.outstanding_bytes -= len(self._body)
         if self._connection.state != CLOSED:
             pipeline = self._pipeline

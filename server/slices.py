@@ -10,7 +10,12 @@ from typing import Final
 
 STEPS_PER_SLICE = 4000
 OPERATION_STEPS: Final = 8  # of an operation of a multi, or the end of a session, to prepare or to apply it
-WRITE_STEPS: Final = 2  # of a write by itself, which is less: so that a slice holds all that may be in flight
+FRAME_STEPS: Final = 2  # of a frame that a client sent, to read it and to answer it if it is a read
+REFUSAL_STEPS: Final = 4  # more, if it is refused: errors are raised and caught
+AUTHENTICATION_STEPS: Final = 16  # more, to prove who somebody is: a digest, and at times a line in the log
+ACCEPT_STEPS: Final = 8  # of a new connection
+FLUSH_STEPS: Final = 2  # of a call of the system that sends
+WRITE_STEPS: Final = 4  # of a write by itself, which is less
 CODEC_STEPS: Final = 2  # of an operation in a list of them, to take it apart or to put it together
 BYTES_PER_STEP: Final = 16 << 10  # that take as long to be copied
 NAMES_PER_STEP: Final = 16  # of nodes above a node, where all of them are looked at

@@ -4,8 +4,9 @@ Work is counted twice: by the server's own steps, and by the calls that Python m
 fast the machine is. A call takes about 0.2 us, so the bound below is 20 ms in pure Python.
 """
 
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from cProfile import Profile
 from itertools import islice
 from random import Random
@@ -29,6 +30,8 @@ from jute.opcodes import CreateMode, EventType, OpCode
 from jute.record import encode
 from server import slices
 from server.acls import encode_acl
+from server.client_fronts import RECEIVE_BYTES, FrontLimits, PlainFront
+from server.clock import SystemClock
 from server.pipeline import Limits
 from tests.server.one_server import Client, OneServer
 from tests.server.test_fuzz_findings import MULTI_END, OPEN, create
@@ -193,6 +196,39 @@ def test_many_short_multis_in_one_read_of_the_socket(furnished: OneServer) -> No
     assert len(client.frames()) == 60
 
 
+_PASSWORD = pack(">i", 0) + named(b"digest") + named(b"me:secret")
+SHORT: dict[str, tuple[int, bytes]] = {
+    "reads": (OpCode.EXISTS, named(b"/p") + b"\0"),
+    "reads of what is not there": (OpCode.GET_DATA, named(b"/none") + b"\0"),
+    "reads that are cut short": (OpCode.GET_CHILDREN2, b"\0"),
+    "writes that are refused": (OpCode.CREATE, named(b"/p/") + bytes(4) + encode_acl(_OPEN) + bytes(4)),
+    "writes": (OpCode.SET_DATA, named(b"/p") + bytes(4) + pack(">i", -1)),
+    "pings": (OpCode.PING, b""),
+    "syncs": (OpCode.SYNC, named(b"/")),
+    "proofs of who one is": (OpCode.AUTH, _PASSWORD),
+}
+
+
+@pytest.mark.parametrize("what", SHORT)
+@pytest.mark.parametrize("is_write_before", [False, True])
+def test_many_short_frames_in_one_read_of_the_socket(what: str, is_write_before: bool) -> None:
+    """Whatever they ask for, also where a write before them makes them wait for their turn."""
+    server = OneServer()
+    client = server.connect()
+    create(client, "/p")
+    op, body = SHORT[what]
+    frame = pack(">iii", len(body) + 8, 1, op) + body
+    write = named(b"/p") + bytes(4) + pack(">i", -1)
+    before = pack(">iii", len(write) + 8, 1, OpCode.SET_DATA) + write if is_write_before else b""
+    count = RECEIVE_BYTES // len(frame)
+    turns = Turns(server)
+    with turns.turn():
+        client.connection.received(before + frame * count)
+    turns.settle()
+    turns.check()
+    assert len(client.frames()) == count + is_write_before
+
+
 _KINDS = st.sampled_from(["create", "set", "check", "delete", "deep"])
 
 
@@ -237,6 +273,44 @@ def test_no_multi_that_can_be_drawn_takes_more_than_a_slice_at_a_time(
 
 def _create_body(path: bytes) -> bytes:
     return named(path) + bytes(4) + encode_acl(_OPEN) + bytes(4)
+
+
+# -- many sockets at once
+
+
+def test_many_sockets_that_speak_at_once_are_served_in_several_turns() -> None:
+    """In one turn of the task that serves them no more is done than fits into a slice."""
+    server = OneServer()
+    create(server.connect(), "/p")
+    front = PlainFront(server.pipeline, FrontLimits(per_address_max=0), SystemClock())
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+    listener.setblocking(False)
+    clients = [socket.create_connection(listener.getsockname()) for _ in range(40)]
+    hello = encode(ConnectRequest(0, 0, 10_000, 0, bytes(16)))
+    body = named(b"/none") + b"\0"
+    request = pack(">iii", len(body) + 8, 1, OpCode.EXISTS) + body
+    turns = Turns(server)
+    try:
+        front.listen(listener)
+        for client in clients:
+            client.sendall(pack(">i", len(hello)) + hello + request * 500)
+            client.setblocking(False)
+        unheard = dict.fromkeys(clients, 40 + 500 * 20)
+        while unheard:
+            with turns.turn():
+                front.serve()
+            turns.settle()
+            for client in list(unheard):
+                with suppress(BlockingIOError):
+                    unheard[client] -= len(client.recv(1 << 20))
+                if unheard[client] <= 0:
+                    del unheard[client]
+    finally:
+        front.close()
+        for client in clients:
+            client.close()
+    turns.check()
+    assert turns.count > 40 * 500 * slices.FRAME_STEPS // slices.STEPS_PER_SLICE
 
 
 # -- events

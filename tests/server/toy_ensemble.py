@@ -196,9 +196,22 @@ class ToyEnsemble:
                 learner.down.append(partial(learner.learning.committed, step))
             self.leading.committed(step)
 
+    @property
+    def has_anything_to_do(self) -> bool:
+        return (
+            self.uncommitted > 0
+            or any(learner.up or learner.down for learner in self.learners)
+            or any(server.pipeline.has_work_left for server in self.servers)
+        )
+
     def settle(self) -> None:
         """Until nobody has anything to say: what was said may bring about more."""
-        while self.uncommitted or any(learner.up or learner.down for learner in self.learners):
+        while self.has_anything_to_do:
+            for server in self.servers:
+                pipeline = server.pipeline
+                if pipeline.has_work_left:
+                    pipeline.begin_batch(pipeline.now_ms, pipeline.wall_ms)
+                    pipeline.go_on()
             for learner in self.learners:
                 deliver(learner.up, len(learner.up))
                 deliver(learner.down, len(learner.down))

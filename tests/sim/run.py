@@ -4,6 +4,7 @@ Prints a line for every seed that fails, with how to run it again, and a summary
 """
 
 import argparse
+import gc
 import multiprocessing
 import signal
 import sys
@@ -102,6 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
         is_traced=options.trace,
         plant=options.plant,
     )
+    _collect_garbage_rarely()
     started = time.monotonic()
     total = Summary(options.minutes, options.standalone)
     for report in _reports(run, seeds, options.jobs):
@@ -110,6 +112,12 @@ def main(arguments: list[str] | None = None) -> int:
             break
     total.show(time.monotonic() - started)
     return 1 if total.failed else 0
+
+
+def _collect_garbage_rarely() -> None:
+    """A seed leaves little garbage behind, and what was imported none: a tenth of the time is spared."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
 
 
 def _reports(run: "partial[Report]", seeds: range, jobs: int) -> Iterator[Report]:

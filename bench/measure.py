@@ -54,7 +54,7 @@ class Plan:
     snapshot_seconds: float = 40.0
     snap_count: int = 100_000  # ZooKeeper's default: a snapshot after 50,000 to 100,000 transactions
     pause_seconds: float = 8.0  # that a cause of a pause may take
-    crowd: int = 1000  # clients in a crowd
+    crowd: int = 3000  # clients in a crowd
     kills: int = 5  # of leaders
     rejoin_size: int = 1_000_000
     rejoin_run_seconds: float = 75.0

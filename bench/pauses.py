@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import attrs
 
+from bench.crowds import SESSION_MS, Crowd, text, watching
 from bench.load import Histogram, LoadFailed, LoadResult, joined, run_load
 from bench.measure import Plan, Round, Sample, figure_sample, fresh_server
 from bench.workloads import Load, Pause
@@ -26,18 +27,15 @@ WINDOW_SECONDS = 0.05
 _FRAME_BYTES_MAX = 1_000_000
 _ANSWER_SECONDS_MAX = 60.0
 
-_CREATE, _DELETE, _EXISTS, _GET_DATA, _CHECK, _MULTI, _MULTI_READ = 1, 2, 3, 4, 13, 14, 22
+_CREATE, _DELETE, _EXISTS, _GET_DATA, _SET_DATA, _CHECK, _MULTI, _MULTI_READ = 1, 2, 3, 4, 5, 13, 14, 22
 _SET_WATCHES, _ALL_CHILDREN_NUMBER, _CLOSE = 101, 104, -11
-_EPHEMERAL = 1
+_EPHEMERAL, _EPHEMERAL_SEQUENTIAL = 1, 3
+_EXPIRING_MS = 4000
 _END = pack(">i?i", -1, True, -1)
 _OPEN = pack(">ii", 1, 31) + pack(">i", 5) + b"world" + pack(">i", 6) + b"anyone"
 
 # Prepares a server, and returns what to do to it while the neighbour works.
-Cause: TypeAlias = Callable[[Server, ExitStack, Plan], Callable[[], None]]
-
-
-def text(value: bytes) -> bytes:
-    return pack(">i", len(value)) + value
+Cause: TypeAlias = Callable[[Server, ExitStack, Plan], Callable[[], object]]
 
 
 def creating(path: bytes, acl: bytes = _OPEN, flags: int = 0, data: bytes = b"") -> bytes:
@@ -91,28 +89,28 @@ def _long_acl() -> bytes:
     return pack(">i", 1000) + b"".join(entries) + pack(">i", 31) + text(b"world") + text(b"anyone")
 
 
-def checks(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+def checks(server: Server, over: ExitStack, plan: Plan) -> Callable[[], object]:
     client = Client(server, over)
     client.ask(_CREATE, creating(b"/long-acl", _long_acl()))
     body = many(_CHECK, (text(b"/long-acl") + pack(">i", -1) for _ in range(1 << 20)))
     return lambda: client.ask(_MULTI, body)
 
 
-def creates(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+def creates(server: Server, over: ExitStack, plan: Plan) -> Callable[[], object]:
     client = Client(server, over)
     client.ask(_CREATE, creating(b"/created"))
     body = many(_CREATE, (creating(b"/created/%05d" % n) for n in range(1 << 20)))
     return lambda: client.ask(_MULTI, body)
 
 
-def multi_reads(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+def multi_reads(server: Server, over: ExitStack, plan: Plan) -> Callable[[], object]:
     client = Client(server, over)
     client.ask(_CREATE, creating(b"/long-acl-read", _long_acl()))
     body = (pack(">i?i", _GET_DATA, False, -1) + text(b"/long-acl-read") + b"\0") * 200 + _END
     return lambda: client.ask(_MULTI_READ, body)
 
 
-def unread(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+def unread(server: Server, over: ExitStack, plan: Plan) -> Callable[[], object]:
     clients = [Client(server, over) for _ in range(4)]
     clients[0].ask(_CREATE, creating(b"/large", data=bytes(_FRAME_BYTES_MAX)))
     body = (pack(">i?i", _GET_DATA, False, -1) + text(b"/large") + b"\0") * 60 + _END
@@ -125,7 +123,7 @@ def unread(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
     return act
 
 
-def counts(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+def counts(server: Server, over: ExitStack, plan: Plan) -> Callable[[], object]:
     client = Client(server, over)
     run_load(Load("fill", "fill", 10, 100, []), server.port, count=plan.sizes[0])
     frame = text(pack(">ii", 1, _ALL_CHILDREN_NUMBER) + text(b"/"))
@@ -138,7 +136,7 @@ def counts(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
     return act
 
 
-def quota_statistics(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+def quota_statistics(server: Server, over: ExitStack, plan: Plan) -> Callable[[], object]:
     client = Client(server, over)
     run_load(Load("fill", "fill", 10, 100, []), server.port, count=plan.sizes[0])
     client.ask(_CREATE, creating(b"/zookeeper/quota/bench"))
@@ -151,21 +149,16 @@ def quota_statistics(server: Server, over: ExitStack, plan: Plan) -> Callable[[]
     return act
 
 
-def no_text(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+def no_text(server: Server, over: ExitStack, plan: Plan) -> Callable[[], object]:
     client = Client(server, over)
     body = text(b"/" + b"\xff" * (_FRAME_BYTES_MAX - 100)) + b"\1"
     return lambda: client.ask(_EXISTS, body)
 
 
-def _watching(paths: int) -> bytes:
-    lists = pack(">i", paths) + b"".join(text(b"/nothing/%d" % n) for n in range(paths))
-    return pack(">qi", 0, 0) + lists + pack(">i", 0)
-
-
-def watchers_leave(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
-    clients = [Client(server, over) for _ in range(plan.crowd)]
+def watchers_leave(server: Server, over: ExitStack, plan: Plan) -> Callable[[], object]:
+    clients = [Client(server, over) for _ in range(plan.crowd // 3)]
     for client in clients:
-        client.ask(_SET_WATCHES, _watching(800))
+        client.ask(_SET_WATCHES, watching(800))
 
     def act() -> None:
         for client in clients:
@@ -174,7 +167,7 @@ def watchers_leave(server: Server, over: ExitStack, plan: Plan) -> Callable[[], 
     return act
 
 
-def close_with_ephemerals(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+def close_with_ephemerals(server: Server, over: ExitStack, plan: Plan) -> Callable[[], object]:
     client = Client(server, over)
     client.ask(_CREATE, creating(b"/mine"))
     for folder in range(max(1, plan.sizes[0] // 10_000)):
@@ -183,52 +176,96 @@ def close_with_ephemerals(server: Server, over: ExitStack, plan: Plan) -> Callab
     return lambda: client.ask(_CLOSE)
 
 
-def crowd_connects(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
+def statistics_of_names(server: Server, over: ExitStack, plan: Plan) -> Callable[[], object]:
+    """The neighbour writes below the quota, and each of its writes is counted there."""
+    client = Client(server, over)
+    names = b",".join(b"name%06d=1" % n for n in range(60_000))
+    client.ask(_CREATE, creating(b"/zookeeper/quota/bench"))
+    client.ask(_CREATE, creating(b"/zookeeper/quota/bench/zookeeper_limits", data=b"count=-1,bytes=-1"))
+    client.ask(_CREATE, creating(b"/zookeeper/quota/bench/zookeeper_stats", data=b"count=1,bytes=1"))
+    body = text(b"/zookeeper/quota/bench/zookeeper_stats") + text(b"count=1,bytes=1," + names)
+
     def act() -> None:
-        handshake = text(pack(">iqiq", 0, 0, 20_000, 0) + text(bytes(16)) + b"\0")
-        crowd = [over.enter_context(socket.socket()) for _ in range(plan.crowd)]
-        for each in crowd:
-            each.setblocking(False)
-            each.connect_ex(("127.0.0.1", server.port))
-        for each in crowd:
-            each.settimeout(_ANSWER_SECONDS_MAX)
-            while each.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
-                try:
-                    each.sendall(handshake)
-                    break
-                except (BlockingIOError, OSError):
-                    time.sleep(0.01)
-        for each in crowd:
-            each.recv(100)
+        client.ask(_SET_DATA, body + pack(">i", -1))
+        time.sleep(1)
 
     return act
 
 
-def crowd_sets_watches(server: Server, over: ExitStack, plan: Plan) -> Callable[[], None]:
-    clients = [Client(server, over) for _ in range(plan.crowd)]
-    body = _watching(100)
+def crowd_connects(server: Server, over: ExitStack, plan: Plan) -> Callable[[], object]:
+    crowd = _crowd(server, over, plan)
+    return lambda: crowd.connect()
+
+
+def crowd_sets_watches(server: Server, over: ExitStack, plan: Plan) -> Callable[[], object]:
+    crowd = _crowd(server, over, plan)
+    crowd.connect()
+    return lambda: crowd.ask(_SET_WATCHES, watching(100))
+
+
+def crowd_hears(server: Server, over: ExitStack, plan: Plan) -> Callable[[], object]:
+    crowd, client = _crowd(server, over, plan), Client(server, over)
+    client.ask(_CREATE, creating(b"/heard"))
+    crowd.connect()
+    crowd.ask(_EXISTS, text(b"/heard") + b"\1")
+    change = text(b"/heard") + text(b"x") + pack(">i", -1)
+    return lambda: crowd.hear_an_event(lambda: client.ask(_SET_DATA, change))
+
+
+def crowd_closes(server: Server, over: ExitStack, plan: Plan) -> Callable[[], object]:
+    crowd = _crowd_with_ephemerals(server, over, plan)
+    return lambda: crowd.ask(_CLOSE, b"")
+
+
+def crowd_expires(server: Server, over: ExitStack, plan: Plan) -> Callable[[], object]:
+    crowd = _crowd_with_ephemerals(server, over, plan, _EXPIRING_MS)
 
     def act() -> None:
-        for client in clients:
-            client.send(_SET_WATCHES, body)
-        for client in clients:
-            client.receive()
+        crowd.close()
+        time.sleep(_EXPIRING_MS / 1000 + 2)  # a tick, and a little
 
     return act
+
+
+def _crowd(server: Server, over: ExitStack, plan: Plan, session_ms: int = SESSION_MS) -> Crowd:
+    crowd = Crowd([server.port], plan.crowd, session_ms)
+    over.callback(crowd.close)
+    return crowd
+
+
+def _crowd_with_ephemerals(
+    server: Server, over: ExitStack, plan: Plan, session_ms: int = SESSION_MS
+) -> Crowd:
+    client = Client(server, over)
+    client.ask(_CREATE, creating(b"/crowd"))
+    crowd = _crowd(server, over, plan, session_ms)
+    crowd.connect()
+    body = creating(b"/crowd/n-", flags=_EPHEMERAL_SEQUENTIAL)
+    crowd.ask(_MULTI, (pack(">i?i", _CREATE, False, -1) + body) * 10 + _END)
+    return crowd
+
+
+def nothing(server: Server, over: ExitStack, plan: Plan) -> Callable[[], object]:
+    return lambda: time.sleep(1)
 
 
 CAUSES: dict[str, Cause] = {
+    "nothing": nothing,
     "checks": checks,
     "creates": creates,
     "multiReads": multi_reads,
     "unread": unread,
     "counts": counts,
     "quota": quota_statistics,
+    "statistics": statistics_of_names,
     "text": no_text,
     "leave": watchers_leave,
     "ephemerals": close_with_ephemerals,
     "connect": crowd_connects,
     "setWatches": crowd_sets_watches,
+    "event": crowd_hears,
+    "close": crowd_closes,
+    "expire": crowd_expires,
 }
 
 

@@ -116,17 +116,22 @@ QUIET_LONGEST = Figure("longest answer while none is", "ms", [])
 # ---- what a neighbour feels
 
 CAUSES_OF_PAUSES = {
+    "nothing": "nothing",
     "checks": "a multi of a whole frame of checks on an ACL of 1,000 entries",
     "creates": "a multi of a whole frame of creates",
     "multiReads": "a multiRead of 200 getData on an ACL of 1,000 entries",
     "unread": "four multiReads for 60 MB each, left unread",
     "counts": "100 getAllChildrenNumber over 100,000 nodes",
     "quota": "50 creates and deletes of a quota's statistics over 100,000 nodes",
+    "statistics": "0.8 MB of names in a quota's statistics",
     "text": "1 MB of invalid UTF-8",
     "leave": "1,000 clients with 800 watches each leave",
     "ephemerals": "a session with 100,000 ephemerals closes",
-    "connect": "1,000 clients connect at the same moment",
-    "setWatches": "1,000 clients send setWatches of 100 paths each",
+    "connect": "3,000 clients connect at the same moment",
+    "setWatches": "3,000 clients send setWatches of 100 paths each",
+    "event": "3,000 clients watch one node, and it changes",
+    "close": "3,000 clients with 10 ephemerals each close their sessions",
+    "expire": "3,000 sessions with 10 ephemerals each expire",
 }
 
 

@@ -19,7 +19,7 @@ class Backlog:
         self._batches: deque[tuple[int, int]] = deque()  # the last zxid of each, and its size
 
     def add(self, last_zxid: int, requests: int, body_bytes: int) -> None:
-        """A batch of requests was proposed, up to this zxid."""
+        """A batch of requests was proposed, or will be, up to this zxid."""
         size = requests * _REQUEST_OVERHEAD_BYTES + body_bytes
         self.size_bytes += size
         self._batches.append((last_zxid, size))

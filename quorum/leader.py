@@ -551,10 +551,11 @@ class Leader:
         proposals.commit()
         proposals.end_batch()
         if requests:
-            self._check_backlog(learner.backlog, requests, body_bytes)
+            last = proposals.last_proposed + service.deferred
+            self._check_backlog(learner.backlog, last, requests, body_bytes)
 
-    def _check_backlog(self, backlog: Backlog, requests: int, body_bytes: int) -> None:
-        backlog.add(self.proposals.last_proposed, requests, body_bytes)
+    def _check_backlog(self, backlog: Backlog, last: int, requests: int, body_bytes: int) -> None:
+        backlog.add(last, requests, body_bytes)
         backlog.committed(self.proposals.last_committed)
         if backlog.size_bytes > BACKLOG_BYTES_MAX:
             raise PeerError(f"{backlog.size_bytes} bytes of its requests are not committed yet")

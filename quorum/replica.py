@@ -74,6 +74,11 @@ class LeaderService(Protocol):
     def committed(self, count: int) -> None:
         """The oldest `count` proposals are committed: apply and answer them, and the syncs they release."""
 
+    @property
+    def deferred(self) -> int:
+        """How many requests of learners were handed over and are not proposed yet: they will be."""
+        ...
+
     def forwarded(self, origin: Origin, session: int, cxid: int, op: int, body: bytes, ids: AuthIds) -> None:
         """A learner's request: becomes exactly one proposal, or a sync answered in its turn."""
 

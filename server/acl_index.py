@@ -2,8 +2,8 @@
 
 Every access to a node asks its ACL, and one frame can ask tens of thousands of times. With an ACL of 1,000
 entries and a client of 100 ids, comparing each with each took 10 ms a time; an index takes 10 us, and a few
-ms to be made. Those used last are kept; `entries_read` counts the entries of those that had to be made, which
-is the work that whoever bounds a request has to count.
+ms to be made. Those used last are kept; `entries_read` counts the entries of those that had to be made, and
+of ACLs that clients want to store: what they cost (slices.py).
 """
 
 from struct import Struct

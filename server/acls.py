@@ -9,37 +9,42 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
+from struct import Struct
+from struct import error as StructError
 
 import attrs
 
-from jute.client_records import Acl, ClientInfo, Id
+from jute.client_records import ClientInfo
 from jute.errors import AuthFailed, InvalidAcl, MarshallingError, NoAuth
 from jute.opcodes import Perms
-from jute.primitives import Vector, decode_ustring
-from jute.record import decode, encode, record
+from jute.primitives import decode_ustring, encode_ustring
+from jute.record import DecodeError
 from server.acl_index import AclIndex, AclIndexes, Entry, entries_of
 from server.ip_ids import network_of
 
 AuthIds = tuple[tuple[str, str], ...]
+_Asked = tuple[int, str | None, str | None]  # perms, scheme, id
+
+_INT = Struct(">i")
+_PERMS_AND_LENGTH = Struct(">ii")
 
 # Bounds that no honest client meets. Every access asks every entry about every id: without them, a frame of
 # a few bytes could keep the server busy for seconds.
 ENTRIES_MAX = 1000  # of an ACL
+ASKED_ENTRIES_MAX = 4 * ENTRIES_MAX  # where some are there twice
 IDS_MAX = 100  # of a connection
 ID_CHARACTERS_MAX = 64 << 10  # of all of them
 _ADDRESS_CHARACTERS_MAX = 8192  # zeros may lead any number, so none is too long to be an address
 _JUDGED_MAX = 1024
 
 
-@record
-class AclVector:
-    """An ACL on its own, as it stands inside requests, transactions and snapshots."""
-
-    acl: Vector[Acl]
-
-
 def encode_acl(entries: Sequence[Entry]) -> bytes:
-    return encode(AclVector(tuple(Acl(perms, Id(scheme, name)) for perms, scheme, name in entries)))
+    parts = [_INT.pack(len(entries))]
+    for perms, scheme, name in entries:
+        scheme_bytes, name_bytes = encode_ustring(scheme), encode_ustring(name)
+        head = _PERMS_AND_LENGTH.pack(perms, len(scheme_bytes))
+        parts += (head, scheme_bytes, _INT.pack(len(name_bytes)), name_bytes)
+    return b"".join(parts)
 
 
 OPEN_ACL = encode_acl([(Perms.ALL, "world", "anyone")])
@@ -182,7 +187,7 @@ class AccessRules:
 
     @property
     def entries_read(self) -> int:
-        """How many entries of ACLs were looked at so far: what judging costs."""
+        """How many entries of ACLs were looked at so far: what they cost (slices.py)."""
         return self._indexes.entries_read
 
     def check(self, acl: bytes, wanted: int, ids: AuthIds) -> None:
@@ -193,30 +198,31 @@ class AccessRules:
         """The ACL to store for one a client sent: valid, without duplicates, `auth` expanded."""
         if acl == OPEN_ACL:
             return acl
-        asked, _ = decode(AclVector, acl, limit=len(acl))
+        asked = _asked_entries(acl)
+        self._indexes.entries_read += len(asked)
         fixed: list[Entry] = []
-        for entry in _without_duplicates(asked.acl or ()):
+        for entry in _without_duplicates(asked):
             fixed += self._fix_entry(entry, ids)
-            if len(fixed) > ENTRIES_MAX:
+            if len(fixed) > ENTRIES_MAX:  # `auth` may stand for many
                 raise InvalidAcl
         if not fixed:
             raise InvalidAcl
         return encode_acl(fixed)
 
-    def _fix_entry(self, entry: Acl, ids: AuthIds) -> list[Entry]:
-        scheme, name = entry.id.scheme, entry.id.id
+    def _fix_entry(self, entry: _Asked, ids: AuthIds) -> list[Entry]:
+        perms, scheme, name = entry
         if scheme is None:
             raise InvalidAcl
         if scheme == "auth":
-            return self._expand_auth(entry.perms, ids)
+            return self._expand_auth(perms, ids)
         if name is None and (scheme == "world" or scheme in self.schemes):
             raise MarshallingError("an ACL of this scheme needs an id")
         if scheme == "world" and name == "anyone":
-            return [(entry.perms, scheme, name)]
+            return [(perms, scheme, name)]
         provider = self.schemes.get(scheme)
         if provider is None or name is None or not provider.is_valid(name):
             raise InvalidAcl
-        return [(entry.perms, scheme, name)]
+        return [(perms, scheme, name)]
 
     def _expand_auth(self, perms: int, ids: AuthIds) -> list[Entry]:
         expanded = [(perms, scheme, name) for scheme, name in ids if self._is_authenticating(scheme)]
@@ -239,9 +245,9 @@ class AccessRules:
         """The ACL as getACL shows it: without ADMIN, password hashes are hidden."""
         if self.permits(acl, Perms.ADMIN, ids):
             return acl
-        return encode_acl(
-            [(p, s, _hide_hash(name) if s == "digest" else name) for p, s, name in entries_of(acl)]
-        )
+        entries = entries_of(acl)
+        self._indexes.entries_read += len(entries)
+        return encode_acl([(p, s, _hide_hash(name) if s == "digest" else name) for p, s, name in entries])
 
     def client_infos(self, ids: AuthIds) -> tuple[ClientInfo, ...]:
         """What whoAmI tells: the user of every id, empty where no scheme can say."""
@@ -254,19 +260,36 @@ class AccessRules:
 _HASH = re.compile(":[^\n\r\u0085\u2028\u2029]*")  # to the end of the line, as Java knows lines
 
 
-def _without_duplicates(entries: Sequence[Acl]) -> Sequence[Acl]:
+def _asked_entries(acl: bytes) -> list[_Asked]:
+    """The entries that a client sent, which may lack texts."""
+    entries: list[_Asked] = []
+    at = 4
+    try:
+        for _ in range(*_INT.unpack_from(acl)):
+            perms, length = _PERMS_AND_LENGTH.unpack_from(acl, at)
+            at += 8
+            scheme = None if length < 0 else decode_ustring(acl[at : at + length])
+            at += max(length, 0)
+            (length,) = _INT.unpack_from(acl, at)
+            at += 4
+            name = None if length < 0 else decode_ustring(acl[at : at + length])
+            at += max(length, 0)
+            entries.append((perms, scheme, name))
+    except StructError:
+        raise DecodeError("an ACL ends in the middle of an entry") from None
+    return entries
+
+
+def _without_duplicates(entries: Sequence[_Asked]) -> Sequence[_Asked]:
     """Each entry once. The original compares with each entry before, and breaks off where text is missing."""
-    kept: dict[Acl, None] = {}
-    perms: set[int] = set()
-    schemes: set[tuple[int, str | None]] = set()
-    for entry in entries:
-        name, scheme = entry.id, (entry.perms, entry.id.scheme)
-        if (name.scheme is None and entry.perms in perms) or (name.id is None and scheme in schemes):
+    perms_seen: set[int] = set()
+    schemes_seen: set[tuple[int, str | None]] = set()
+    for perms, scheme, name in entries:
+        if (scheme is None and perms in perms_seen) or (name is None and (perms, scheme) in schemes_seen):
             raise MarshallingError("an ACL entry cannot be compared with another")
-        kept[entry] = None
-        perms.add(entry.perms)
-        schemes.add(scheme)
-    return list(kept)
+        perms_seen.add(perms)
+        schemes_seen.add((perms, scheme))
+    return list(dict.fromkeys(entries))
 
 
 def _hide_hash(name: str) -> str:

@@ -17,7 +17,7 @@ from librt.strings import BytesWriter, write_i32_be
 from jute.errors import NodeExists, NoNode, RuntimeInconsistency, SessionMoved, ZkError
 from server.data_tree import STAT_BYTES, DataTree
 from server.paths import parent_of
-from server.slices import CODEC_STEPS, OPERATION_STEPS, depth_steps
+from server.slices import CODEC_STEPS, ENTRY_STEPS, OPERATION_STEPS, depth_steps
 from server.txns import (
     CHECK,
     CLOSE_SESSION,
@@ -124,10 +124,11 @@ class LongApplication:
         return False, steps
 
     def _take_apart(self, reader: TxnReader, steps_max: int) -> int:
-        txn, steps = self.txn, 0
+        txn, steps, entries_before = self.txn, 0, reader.acl_entries
         while steps < steps_max and len(self._members) < self._members_count:
             self._members.append(reader.next_member(txn.type, txn.session))
-            steps += CODEC_STEPS
+            steps += CODEC_STEPS + ENTRY_STEPS * (reader.acl_entries - entries_before)
+            entries_before = reader.acl_entries
         if len(self._members) >= self._members_count:
             self._reader = None
             members, self._members = self._members, []

@@ -57,14 +57,24 @@ from server.loop_meter import REQUEST
 from server.read_requests import (
     READS,
     REWATCHES,
+    LongRead,
     MultiReadSpoilt,
     Rewatching,
+    TakesLong,
     exists,
     get_children2,
     get_data,
     multi_read,
 )
-from server.slices import AUTHENTICATION_STEPS, BYTES_PER_STEP, FRAME_STEPS, REFUSAL_STEPS
+from server.slices import (
+    AUTHENTICATION_STEPS,
+    BYTES_PER_STEP,
+    FRAME_STEPS,
+    REFUSAL_STEPS,
+    SEARCHED_PER_STEP,
+    length_steps,
+    undecodable_steps,
+)
 from server.txns import CLOSE_SESSION, CREATE_SESSION
 from server.watches import WatchedPaths
 
@@ -79,7 +89,6 @@ CLOSED: Final = 4
 
 OUT_PAUSE_BYTES: Final = 1 << 20
 EVENTS_MAX_BYTES: Final = 16 << 20
-_BYTES_PER_STEP: Final = 8  # that take as long to send
 _LOGGED_CHARACTERS_MAX: Final = 100  # of a text that a client chose
 _COUNTED_FRAME_BYTES: Final = 1024  # smaller replies cannot pile up: a batch is one read of the socket
 
@@ -178,6 +187,8 @@ class ClientConnection:
 
     __slots__ = (
         "_late",
+        "_late_events",
+        "_long_read_xid",
         "_needed_bytes",
         "_needs_auth",
         "_tail",
@@ -204,13 +215,13 @@ class ClientConnection:
         "latency_max_ms",
         "latency_min_ms",
         "latency_total_ms",
+        "long_read",
         "out",
         "out_bytes",
         "pieces_in_out",
         "pipeline",
         "port",
         "received_count",
-        "rewatching",
         "sent_count",
         "session",
         "session_id",
@@ -243,7 +254,9 @@ class ClientConnection:
         self.is_cut_off = False  # to be closed whatever the client has not taken yet
         self.is_paused = False
         self.fifo: deque[_Waiting | None] = deque()
-        self.rewatching: Rewatching | None = None  # a setWatches that takes several slices
+        self.long_read: LongRead | None = None  # that takes several slices
+        self._long_read_xid = 0
+        self._late_events: list[bytes] = []  # of changes that its reply does not show
         self._late: list[_Committed] = []  # writes that are committed, behind it
         self.expected_bytes = 0  # of replies to the reads in fifo, about; forgotten when it is empty
         self._tail = bytearray()
@@ -281,7 +294,7 @@ class ClientConnection:
 
     def resume(self) -> None:
         """What made us pause is over: go on with the input that waits."""
-        if self.is_paused and (self.state == OPEN or self.state == FRESH) and self.rewatching is None:
+        if self.is_paused and (self.state == OPEN or self.state == FRESH) and self.long_read is None:
             self.is_paused = False
             self.handle.resume_reading()
             self._needed_bytes = 0
@@ -322,6 +335,8 @@ class ClientConnection:
             op = read_i32_be(data, at + 8)
             count += 1
             pipeline.steps += FRAME_STEPS
+            if length > SEARCHED_PER_STEP:
+                pipeline.steps += length_steps(length)
             if self._needs_auth and op not in _AUTHENTICATION:
                 self._refuse_unauthenticated(xid)
             elif op in READ_OPS and not fifo:
@@ -396,7 +411,7 @@ class ClientConnection:
                 self._send_pieces(xid, 0, multi_read(self, data, at, end))
                 return
             elif op in REWATCHES:
-                self._rewatch(xid, data[at:end], op == _SET_WATCHES2)
+                self._read_long(xid, Rewatching(data[at:end], op == _SET_WATCHES2))
                 return
             else:
                 body = READS[op](self, data, at, end)
@@ -405,6 +420,9 @@ class ClientConnection:
             return
         except DecodeError:
             self._refuse_read(xid, MarshallingError.code)
+            return
+        except TakesLong as long:
+            self._read_long(xid, long.read)
             return
         except MultiReadSpoilt as spoilt:
             self._send_pieces(xid, MarshallingError.code, spoilt.pieces)
@@ -423,46 +441,51 @@ class ClientConnection:
         self.pipeline.steps += REFUSAL_STEPS
         self._send(_REPLY.pack(16, xid, self.pipeline.tree.last_zxid, code))
 
-    def _rewatch(self, xid: int, body: bytes, has_persistent: bool) -> None:
-        """Set the watches of a client that came back: if they are very many, in slices."""
-        self.rewatching = Rewatching(xid, body, has_persistent)
-        if not self._rewatch_some():
+    def _read_long(self, xid: int, read: LongRead) -> None:
+        """Answer a read that may take several slices."""
+        self.long_read, self._long_read_xid = read, xid
+        if not self._read_some():
             self.pause()
-            self.pipeline.rewatching.append(self)
+            self.pipeline.long_reads.append(self)
             self.pipeline.state.on_work_left()
 
-    def _rewatch_some(self) -> bool:
-        """Whether all are set now, or the request was refused."""
-        rewatching, pipeline = self.rewatching, self.pipeline
-        assert rewatching is not None
+    def _read_some(self) -> bool:
+        """Whether it is answered now."""
+        read, pipeline = self.long_read, self.pipeline
+        assert read is not None
         code = 0
         try:
-            pipeline.steps += rewatching.go_on(self, max(1, slices.STEPS_PER_SLICE - pipeline.steps))
+            pipeline.steps += read.go_on(self, max(1, slices.STEPS_PER_SLICE - pipeline.steps))
         except DecodeError:
             code = MarshallingError.code
         except ZkError as failure:
             code = failure.code
-        if not code and not rewatching.is_done:
+        if not code and not read.is_done:
             return False
-        self.rewatching = None
-        self._send(_REPLY.pack(16, rewatching.xid, pipeline.tree.last_zxid, code))
+        self.long_read = None
+        zxid = read.zxid or pipeline.tree.last_zxid
+        body = b"" if code else read.body
+        self._send_pieces(self._long_read_xid, code, [body] if body else [], zxid)
+        late_events, self._late_events = self._late_events, []
+        for event in late_events:
+            self.notify(event)
         return True
 
-    def go_on_rewatching(self) -> None:
+    def go_on_reading(self) -> None:
         """The next slice; when it was the last, whatever waited behind it follows in its order."""
-        if self.state != OPEN:
+        if self.state == CLOSED:
             return
-        if not self._rewatch_some():
-            self.pipeline.rewatching.append(self)
+        if self.long_read is not None and not self._read_some():
+            self.pipeline.long_reads.append(self)
             return
-        self.pipeline.meter.noted(REQUEST, self.session_id, _SET_WATCHES2)
+        self.pipeline.meter.noted(REQUEST, self.session_id, self.last_op)
         if self.fifo and self.fifo[0] is not None:
             self._serve_waiting()
         late, self._late = self._late, []
         for write in late:
-            if self.state == OPEN:
+            if self.state != CLOSED:
                 self.write_committed(*write)
-        if self.rewatching is None and self.is_paused and self._may_resume():
+        if self.is_paused and self._may_resume():
             self.pipeline.resumable.append(self)
 
     def _serve_in_order(self, xid: int, op: int, body: bytes) -> None:
@@ -502,6 +525,7 @@ class ClientConnection:
         try:
             self.pipeline.submit(self, xid, op, body)
         except DecodeError:
+            self.pipeline.steps += undecodable_steps(len(body))
             self._refuse_in_order(xid, MarshallingError.code)
         except ZkError as failure:
             self._refuse_in_order(xid, failure.code)
@@ -542,7 +566,7 @@ class ClientConnection:
 
     def write_committed(self, xid: int, op: int, zxid: int, err: int, body: bytes, elapsed_ms: int) -> None:
         """A write of this connection is applied: answer it, and the reads that waited for it."""
-        if self.rewatching is not None:
+        if self.long_read is not None or (self.fifo and self.fifo[0] is not None):
             self._late.append((xid, op, zxid, err, body, elapsed_ms))
             return
         if err:
@@ -579,8 +603,13 @@ class ClientConnection:
             self.pipeline.resumable.append(self)
 
     def _serve_waiting(self) -> None:
-        fifo = self.fifo
-        while fifo and fifo[0] is not None and self.rewatching is None:
+        """Answer the reads in front, as far as a slice goes; the rest follows in the next ones."""
+        fifo, pipeline = self.fifo, self.pipeline
+        while fifo and fifo[0] is not None and self.long_read is None:
+            if pipeline.steps >= slices.STEPS_PER_SLICE:
+                pipeline.answering.append(self)
+                pipeline.state.on_work_left()
+                return
             xid, op, body, ids, since_ms = fifo.popleft()  # type: ignore[misc]
             self.pipeline.queued_reads -= 1
             self.pipeline.outstanding_bytes -= len(body)
@@ -618,7 +647,7 @@ class ClientConnection:
             self.pipeline.resumable.append(self)
 
     def _may_resume(self) -> bool:
-        if self.out_bytes > OUT_PAUSE_BYTES or self.rewatching is not None:
+        if self.out_bytes > OUT_PAUSE_BYTES or self.long_read is not None:
             return False
         return not self.fifo or (self.expected_bytes <= OUT_PAUSE_BYTES and not self.pipeline.is_congested)
 
@@ -764,6 +793,9 @@ class ClientConnection:
     def notify(self, frame: bytes) -> None:
         if self.state == CLOSED:  # some of its watches are still to be dropped
             return
+        if self.long_read is not None and self.long_read.zxid:
+            self._late_events.append(frame)
+            return
         self.pipeline.stats.watches_fired += 1
         self.pipeline.stats.watch_bytes += len(frame)
         self._send(frame)
@@ -778,12 +810,13 @@ class ClientConnection:
             self.is_flush_wanted = True
             self.handle.wants_flush()
 
-    def _send_pieces(self, xid: int, err: int, pieces: list[bytes]) -> None:
-        """Send a reply whose body may be too long to be copied."""
+    def _send_pieces(self, xid: int, err: int, pieces: list[bytes], zxid: int = 0) -> None:
+        """Send a reply whose body may be too long to be copied; `zxid` is that of the last change unless the
+        reply shows an earlier state."""
         length = 16 + sum(map(len, pieces))
-        header = _REPLY.pack(length, xid, self.pipeline.tree.last_zxid, err)
-        if len(pieces) == 1:
-            self._send(header + pieces[0])
+        header = _REPLY.pack(length, xid, zxid or self.pipeline.tree.last_zxid, err)
+        if len(pieces) <= 1:
+            self._send(b"".join((header, *pieces)))
         else:
             self._send(header)
             self.out += pieces
@@ -797,10 +830,6 @@ class ClientConnection:
         self.pipeline.steps += length // BYTES_PER_STEP
         if self.out_bytes > OUT_PAUSE_BYTES:
             self.pause()
-
-    def worked(self, steps: int) -> None:
-        """A read took many steps for a short reply: after too many, others come first."""
-        self._count_out(_BYTES_PER_STEP * steps)
 
     def flushed(self, unsent_bytes: int) -> None:
         """The front has taken `out`; this much of it is still to be sent."""
@@ -874,7 +903,8 @@ class ClientConnection:
         self.state = CLOSED
         pipeline = self.pipeline
         self._drop_watches()
-        self.rewatching = None
+        self.long_read = None
+        self._late_events.clear()
         self._late.clear()
         for waiting in self.fifo:
             if waiting is not None:

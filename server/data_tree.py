@@ -248,26 +248,34 @@ class DataTree:
 
     def encoded_children(self, path: bytes) -> bytes:
         """The names of a node's children as a jute vector of strings, kept until they change."""
-        encoded = self._child_lists.get(path)
+        encoded = self.kept_children(path)
         return encoded if encoded is not None else self._encode_children(path)
 
-    def _encode_children(self, path: bytes) -> bytes:
-        kids = self.children.get(path)
-        if kids is None:
+    def kept_children(self, path: bytes) -> bytes | None:
+        """The same where it costs nothing."""
+        encoded = self._child_lists.get(path)
+        if encoded is None and path not in self.children:
             return _NO_CHILDREN  # not kept: most nodes are leaves
+        return encoded
+
+    def _encode_children(self, path: bytes) -> bytes:
+        kids = self.children[path]
         skip = 1 if path == ROOT else len(path) + 1
         pack = _INT.pack
         parts = [pack(len(kids))]
         for child in kids:
             parts += (pack(len(child) - skip), child[skip:])
         encoded = b"".join(parts)
+        self.keep_children(path, encoded)
+        return encoded
+
+    def keep_children(self, path: bytes, encoded: bytes) -> None:
         cost_bytes = len(encoded) + _CHILD_LIST_OVERHEAD_BYTES
         self._child_lists_bytes += cost_bytes
         if self._child_lists_bytes > _CHILD_LISTS_BYTES_MAX:
             self._child_lists.clear()
             self._child_lists_bytes = cost_bytes
         self._child_lists[path] = encoded
-        return encoded
 
     def descendants_count(self, path: bytes) -> int:
         """How many nodes lie below this one."""

@@ -24,7 +24,7 @@ from server.local_sessions import asks_for_ephemeral
 from server.ordering import OrderingPipeline, TxnSink
 from server.pipeline import LONG_MULTI_BYTES, NO_ZXID, Preparation, ServerState
 from server.prepare_txn import Preparer
-from server.slices import OPERATION_STEPS, WRITE_STEPS
+from server.slices import length_steps, undecodable_steps
 from server.standing import LEADER
 from server.txns import CLOSE_SESSION, CREATE_SESSION, MULTI, Txn
 
@@ -44,7 +44,7 @@ class LeadingPipeline(OrderingPipeline):
         super().__init__(state, sessions, local, preparer, sink, LEADER)
         self._learner_syncs: deque[tuple[int, Origin]] = deque()  # and the zxid that each waits for
         self._committed_zxid = preparer.zxid
-        self._forwarded: deque[_Forwarded] = deque()  # while something is being prepared
+        self._forwarded: deque[_Forwarded] = deque()  # that wait for the next slice
         self.owners: dict[int, Origin | None] = {}  # None: ourselves; absent: nobody has asked yet
         self._zxid_max = preparer.zxid | _COUNTER_MAX
 
@@ -65,6 +65,10 @@ class LeadingPipeline(OrderingPipeline):
         It waits for commits that are sent before the answer, not for us to apply them.
         """
         return self._learner_syncs[0][0] if self._learner_syncs else NO_ZXID
+
+    @property
+    def deferred(self) -> int:
+        return sum(op != _SYNC for _, _, _, op, _, _ in self._forwarded)
 
     @property
     def pending_syncs(self) -> int:
@@ -112,7 +116,7 @@ class LeadingPipeline(OrderingPipeline):
     def forwarded(self, origin: Origin, session: int, cxid: int, op: int, body: bytes, ids: AuthIds) -> None:
         """A learner's request: becomes exactly one transaction, or a sync answered in its turn."""
         request = (origin, session, cxid, op, body, ids)
-        if self.preparing is not None or self._forwarded:
+        if self.preparing is not None or self._forwarded or self.steps >= slices.STEPS_PER_SLICE:
             self._forwarded.append(request)
             self.state.on_work_left()
         else:
@@ -147,11 +151,12 @@ class LeadingPipeline(OrderingPipeline):
             except DecodeError:
                 self._refuse(session, cxid, op, MarshallingError())
         else:
+            self.steps += length_steps(len(body))
             try:
-                txn = self.preparer.prepare(session, cxid, op, body, ids, self.wall_ms)
+                txn = self._prepare_at_once(session, cxid, op, body, ids)
             except DecodeError:
+                self.steps += undecodable_steps(len(body))
                 txn = self.preparer.refuse(session, cxid, MarshallingError(), self.wall_ms)
-            self.steps += WRITE_STEPS if op != MULTI else OPERATION_STEPS * len(txn.args)
             self._order(txn, None, cxid, op, len(body))
 
     def _refuse(self, session: int, cxid: int, op: int, failure: ZkError) -> None:

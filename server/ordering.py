@@ -13,6 +13,7 @@ from jute.errors import MarshallingError, SessionExpired, ZkError
 from jute.opcodes import OpCode
 from jute.record import DecodeError
 from server import slices
+from server.acls import AuthIds
 from server.client_protocol import CLOSED, ClientConnection
 from server.client_sessions import Session, Sessions
 from server.pipeline import (
@@ -24,7 +25,7 @@ from server.pipeline import (
     ServerState,
 )
 from server.prepare_txn import LongPreparation, Preparer
-from server.slices import OPERATION_STEPS, WRITE_STEPS
+from server.slices import ENTRY_STEPS, OPERATION_STEPS, WRITE_STEPS
 from server.standing import STANDALONE
 from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, MULTI, Txn
 
@@ -102,10 +103,18 @@ class OrderingPipeline(Pipeline):
             long = self.preparer.begin_multi(session_id, xid, body, connection.ids, self.wall_ms)
             self._prepare_long(long, connection, xid, op, len(body))
             return
-        txn = self.preparer.prepare(session_id, xid, op, body, connection.ids, self.wall_ms)
-        self.steps += WRITE_STEPS if op != MULTI else OPERATION_STEPS * len(txn.args)
+        txn = self._prepare_at_once(session_id, xid, op, body, connection.ids)
         self._expect(txn, connection, xid, op, len(body))
         self.sink.append(txn.payload)
+
+    def _prepare_at_once(self, session_id: int, xid: int, op: int, body: bytes, ids: AuthIds) -> Txn:
+        preparer = self.preparer
+        entries_before = preparer.acl_entries
+        txn = preparer.prepare(session_id, xid, op, body, ids, self.wall_ms)
+        self.steps += WRITE_STEPS + ENTRY_STEPS * (preparer.acl_entries - entries_before)
+        if op == MULTI:
+            self.steps += OPERATION_STEPS * len(txn.args)
+        return txn
 
     def submit_failure(self, connection: ClientConnection, xid: int, op: int, failure: ZkError) -> None:
         """A write that fails before it is looked at, and takes a zxid all the same."""

@@ -52,7 +52,7 @@ from server.data_tree import (
     with_data,
     wrap32,
 )
-from server.slices import OPERATION_STEPS, depth_steps
+from server.slices import ENTRY_STEPS, OPERATION_STEPS, depth_steps
 from server.txns import (
     CHECK,
     CLOSE_SESSION,
@@ -156,6 +156,7 @@ class Preparer:
         self._time_ms = 0
         self._ephemeral_zxids: dict[int, int] = {}  # of the last ephemeral each session asked for
         self._undo: dict[bytes, Change | None] | None = None  # inside a multi: what was before it
+        self.acl_entries = 0  # that were looked at so far: what ACLs cost
 
     def prepare(self, session: int, cxid: int, op: int, body: bytes, ids: AuthIds, time_ms: int) -> Txn:
         """The transaction for a client's request. Raises DecodeError, without effect, if its body is none."""
@@ -317,7 +318,7 @@ class Preparer:
         self._sessions.check(self._session)
         node = self._existing(path)
         if node.acl is not OPEN_ACL:
-            self._rules.check(node.acl, Perms.WRITE, self._ids)
+            self._permit(node.acl, Perms.WRITE)
         assert node.body is not None
         if self._enforce_quota:
             self._tree.quotas.check(self._tree, path, len(data) - 4 - data_length_of(node.body), 0)
@@ -332,9 +333,9 @@ class Preparer:
         path, acl, expected = args
         self._sessions.check(self._session)
         paths.validate(path or b"")
-        acl = self._rules.fix_up(acl, self._ids)
+        acl = self._fix_up(acl)
         node = self._existing(path)
-        self._rules.check(node.acl, Perms.ADMIN, self._ids)
+        self._permit(node.acl, Perms.ADMIN)
         assert node.body is not None
         version = _next_version(acl_version_of(node.body), expected)
         self._change(path, node, with_acl_version(node.body, version)).acl = acl
@@ -344,7 +345,7 @@ class Preparer:
         path, expected = args
         self._sessions.check(self._session)
         node = self._existing(path)
-        self._rules.check(node.acl, Perms.READ, self._ids)
+        self._permit(node.acl, Perms.READ)
         assert node.body is not None
         return (path, _next_version(version_of(node.body), expected))
 
@@ -354,7 +355,7 @@ class Preparer:
         parent_path = _deletable_parent(path)
         parent = self._get(parent_path)
         if parent.acl is not OPEN_ACL:
-            self._rules.check(parent.acl, Perms.DELETE, self._ids)
+            self._permit(parent.acl, Perms.DELETE)
         node = self._get(path)
         assert node.body is not None
         _next_version(version_of(node.body), expected)
@@ -375,7 +376,7 @@ class Preparer:
             raise BadVersion
         parent = self._get(parent_path)
         if self._session:
-            self._rules.check(parent.acl, Perms.DELETE, self._ids)
+            self._permit(parent.acl, Perms.DELETE)
         self._remove(path, node, parent_path, parent)
         return (path,)
 
@@ -391,11 +392,30 @@ class Preparer:
             _text(joining), _text(leaving), _text(new_members), from_version, self.zxid
         ).encode()
         node = self._existing(paths.CONFIG)
-        self._rules.check(node.acl, Perms.WRITE, self._ids)
+        self._permit(node.acl, Perms.WRITE)
         assert node.body is not None
         data = len(text).to_bytes(4, "big") + text
         self._change(paths.CONFIG, node, with_data(node.body, data, -1, self.zxid, self._time_ms))
         return (paths.CONFIG, data, -1)
+
+    def _permit(self, acl: bytes, wanted: int) -> None:
+        """NoAuth, or nothing."""
+        if acl != OPEN_ACL:
+            entries_before = self._rules.entries_read
+            try:
+                self._rules.check(acl, wanted, self._ids)
+            finally:
+                self.acl_entries += self._rules.entries_read - entries_before
+
+    def _fix_up(self, acl: bytes) -> bytes:
+        """The ACL to store for one that a client sent."""
+        if acl == OPEN_ACL:
+            return OPEN_ACL
+        entries_before = self._rules.entries_read
+        try:
+            return self._rules.fix_up(acl, self._ids)
+        finally:
+            self.acl_entries += self._rules.entries_read - entries_before
 
     def _create(self, type_: int, args: Any) -> Any:
         path, data, acl, flags, ttl = args
@@ -404,10 +424,10 @@ class Preparer:
         if path is None:
             raise MarshallingError("a path is missing")
         parent_path = paths.split_for_write(path)
-        acl = self._rules.fix_up(acl, self._ids)
+        acl = self._fix_up(acl)
         parent = self._get(parent_path)
         if parent.acl is not OPEN_ACL:
-            self._rules.check(parent.acl, Perms.CREATE, self._ids)
+            self._permit(parent.acl, Perms.CREATE)
         creates = parent.creates
         if flags in _SEQUENTIAL:
             path += b"%010d" % wrap32(creates)
@@ -645,12 +665,14 @@ class LongMulti(LongPreparation):
         preparer, operations, steps = self._preparer, self._operations, 0
         while steps < steps_max and len(done.operations) < len(operations):
             type_, args = operations[len(done.operations)]
+            entries_before = preparer.acl_entries
             try:
                 preparer._add_operation(done, type_, args)
             except MarshallingError as failure:
                 self.txn = preparer._error(self._cxid, failure)
                 self._done = None
                 return steps
+            steps += ENTRY_STEPS * (preparer.acl_entries - entries_before)
             steps += 1 if done.has_failed else OPERATION_STEPS + depth_steps(args[0])
         if len(done.operations) == len(operations):
             preparer._undo = None

@@ -9,9 +9,9 @@ slice of the request, the reply a concatenation. A path is normalised only when 
 because a text that needs normalising cannot be the name of a node.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from librt.strings import read_i32_be
 
@@ -28,8 +28,9 @@ from jute.opcodes import AddWatchMode, OpCode, Perms
 from jute.primitives import encode_ustring
 from jute.record import DecodeError, decode, encode
 from server.acls import OPEN_ACL
-from server.data_tree import STAT_BYTES
+from server.data_tree import STAT_BYTES, DataTree
 from server.paths import ROOT, canonical
+from server.slices import ENTRY_STEPS, FRAME_STEPS, LISTED_PER_STEP, names_per_slice
 from server.wire_reader import WireReader
 from server.write_requests import MULTI_READS, TooManyOperations, parse_operations
 
@@ -43,7 +44,8 @@ _MULTI_HEADER: Final = Struct(">i?i")
 _MULTI_ERROR: Final = Struct(">i?ii")
 _MULTI_END: Final = _MULTI_HEADER.pack(-1, True, -1)
 _READ: Final = int(Perms.READ)
-_LONG_ACL_BYTES: Final = 1024
+UNLIMITED: Final = 1 << 30
+NAMES_PER_OPERATION: Final = 32  # of children: so many count as an operation of a multiRead
 _PIECE_BYTES: Final = 64 << 10  # of a long reply: what is larger is sent as it is, what is smaller together
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # what String.trim takes off
 _NULL_PATH: Final = b"null"  # may be watched, though nothing ever happens there; this is how Java shows it
@@ -69,11 +71,18 @@ def _readable(conn: "ClientConnection", path: bytes) -> tuple[bytes, bytes]:
             raise NoNode
         path, body = ROOT, tree.bodies[ROOT]
     if path in tree.acls:
-        acl = tree.acls[path]
-        if len(acl) > _LONG_ACL_BYTES:
-            conn.worked(len(acl))
-        conn.pipeline.rules.check(acl, _READ, conn.ids)
+        _judge(conn, tree.acls[path], _READ)
     return path, body
+
+
+def _judge(conn: "ClientConnection", acl: bytes, wanted: int) -> None:
+    """NoAuth, or nothing."""
+    pipeline = conn.pipeline
+    entries_before = pipeline.rules.entries_read
+    try:
+        pipeline.rules.check(acl, wanted, conn.ids)
+    finally:
+        pipeline.steps += ENTRY_STEPS * (pipeline.rules.entries_read - entries_before)
 
 
 def get_data(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
@@ -105,7 +114,7 @@ def get_children(conn: "ClientConnection", data: bytes, at: int, end: int) -> by
     path, _ = _readable(conn, asked)
     if watch:
         conn.pipeline.watches.watch_children(asked, conn)
-    return conn.pipeline.tree.encoded_children(path)
+    return _children_of(conn, path, b"")
 
 
 def get_children2(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
@@ -113,7 +122,20 @@ def get_children2(conn: "ClientConnection", data: bytes, at: int, end: int) -> b
     path, body = _readable(conn, asked)
     if watch:
         conn.pipeline.watches.watch_children(asked, conn)
-    return conn.pipeline.tree.encoded_children(path) + body[-STAT_BYTES:]
+    return _children_of(conn, path, body[-STAT_BYTES:])
+
+
+def _children_of(conn: "ClientConnection", path: bytes, stat: bytes) -> bytes:
+    """The reply that lists a node's children; TakesLong if they are many."""
+    tree = conn.pipeline.tree
+    encoded = tree.kept_children(path)
+    if encoded is None:
+        kids = tree.children[path]
+        if len(kids) > names_per_slice():
+            raise TakesLong(ChildList(tree, path, stat))
+        encoded = tree.encoded_children(path)
+        conn.pipeline.steps += len(kids) // LISTED_PER_STEP
+    return encoded + stat
 
 
 def get_all_children_number(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
@@ -132,8 +154,11 @@ def get_acl(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
     if body is None:
         raise NoNode
     acl = tree.acls.get(path, OPEN_ACL)
-    rules.check(acl, Perms.READ | Perms.ADMIN, conn.ids)
-    return rules.redact(acl, conn.ids) + body[-STAT_BYTES:]
+    _judge(conn, acl, Perms.READ | Perms.ADMIN)
+    entries_before = rules.entries_read
+    shown = rules.redact(acl, conn.ids)
+    conn.pipeline.steps += ENTRY_STEPS * (rules.entries_read - entries_before)
+    return shown + body[-STAT_BYTES:]
 
 
 def _path_only(data: bytes, at: int, end: int) -> bytes:
@@ -147,15 +172,13 @@ def get_ephemerals(conn: "ClientConnection", data: bytes, at: int, end: int) -> 
     """The session's own ephemerals whose path starts with a text, which need not be a path."""
     asked, _ = decode(GetEphemeralsRequest, data, at, end)
     text = asked.prefix_path or ""
-    owned: Collection[bytes] = conn.pipeline.tree.ephemerals.get(conn.session_id, ())
-    if text.strip(_JAVA_BLANKS) not in ("", "/"):
-        prefix = encode_ustring(text)
-        conn.worked(len(owned))
-        owned = [path for path in owned if path.startswith(prefix)]
-    pieces = [_INT.pack(len(owned))]
-    for path in owned:
-        pieces += (_INT.pack(len(path)), path)
-    return b"".join(pieces)
+    tree = conn.pipeline.tree
+    prefix = encode_ustring(text) if text.strip(_JAVA_BLANKS) not in ("", "/") else b""
+    owned = PathList(tree.last_zxid, list(tree.ephemerals.get(conn.session_id, ())), 0, prefix)
+    if len(owned) > names_per_slice():
+        raise TakesLong(owned)
+    conn.pipeline.steps += owned.go_on(conn, UNLIMITED)
+    return owned.body
 
 
 def who_am_i(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
@@ -187,6 +210,80 @@ def remove_watches(conn: "ClientConnection", data: bytes, at: int, end: int) -> 
     return b""
 
 
+class LongRead(Protocol):
+    """A read that is answered in slices; nothing else is read from its connection meanwhile.
+
+    `zxid` is of the state that the reply shows, or 0 for that at its end.
+    """
+
+    zxid: int
+    is_done: bool
+    body: bytes  # of the reply, in the end
+
+    def go_on(self, conn: "ClientConnection", steps_max: int) -> int:
+        """Do some of it; returns the steps it took."""
+        ...
+
+
+class TakesLong(Exception):
+    """What was asked for is not a reply yet."""
+
+    def __init__(self, read: LongRead) -> None:
+        super().__init__("the reply takes several slices")
+        self.read = read
+
+
+class PathList:
+    """Paths as a jute vector of strings, each without its first bytes: those that start with a prefix."""
+
+    def __init__(self, zxid: int, paths: list[bytes], skip: int, prefix: bytes) -> None:
+        self.zxid = zxid
+        self.is_done = False
+        self.body = b""
+        self._paths = paths
+        self._skip = skip
+        self._prefix = prefix
+        self._at = 0
+        self._parts: list[bytes] = [b""]
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def go_on(self, conn: "ClientConnection", steps_max: int) -> int:
+        end = min(self._at + steps_max * LISTED_PER_STEP, len(self._paths))
+        pack, skip, prefix, parts = _INT.pack, self._skip, self._prefix, self._parts
+        for path in self._paths[self._at : end]:
+            if path.startswith(prefix):
+                parts += (pack(len(path) - skip), path[skip:])
+        steps = (end - self._at) // LISTED_PER_STEP + 1
+        self._at = end
+        if end == len(self._paths):
+            parts[0] = pack(len(parts) // 2)
+            self._finish(conn, b"".join(parts))
+        return steps
+
+    def _finish(self, conn: "ClientConnection", encoded: bytes) -> None:
+        self.body = encoded
+        self.is_done = True
+
+
+class ChildList(PathList):
+    """The children that a node had when they were asked for; kept for others if it still has the same."""
+
+    def __init__(self, tree: DataTree, path: bytes, stat: bytes) -> None:
+        skip = 1 if path == ROOT else len(path) + 1
+        super().__init__(tree.last_zxid, list(tree.children[path]), skip, b"")
+        self._path = path
+        self._node_stat = tree.bodies[path][-STAT_BYTES:]
+        self._stat = stat
+
+    def _finish(self, conn: "ClientConnection", encoded: bytes) -> None:
+        tree = conn.pipeline.tree
+        if tree.bodies.get(self._path, b"")[-STAT_BYTES:] == self._node_stat:
+            tree.keep_children(self._path, encoded)
+        super()._finish(conn, encoded + self._stat)
+
+
 class Rewatching:
     """The watches that a client had before it came back (setWatches, setWatches2), set in slices.
 
@@ -195,11 +292,10 @@ class Rewatching:
     breaks the request there: what stands before it is done.
     """
 
-    __slots__ = ("_at", "_list", "_lists", "_lists_max", "_reader", "_since_zxid", "is_done", "xid")
-
-    def __init__(self, xid: int, body: bytes, has_persistent: bool) -> None:
-        self.xid = xid
+    def __init__(self, body: bytes, has_persistent: bool) -> None:
+        self.zxid = 0
         self.is_done = False
+        self.body = b""
         self._reader = WireReader(body)
         self._lists_max = 5 if has_persistent else 3
         self._since_zxid = 0
@@ -208,7 +304,6 @@ class Rewatching:
         self._at = 0
 
     def go_on(self, conn: "ClientConnection", steps_max: int) -> int:
-        """Do some of it; returns the steps it took."""
         steps = 0
         if self._reader.offset == 0:
             self._since_zxid = self._reader.read_long()
@@ -303,15 +398,21 @@ def multi_read(conn: "ClientConnection", data: bytes, at: int, end: int) -> list
     except TooManyOperations:
         most = limits.multi_read_operations_max
         raise _too_much(conn, "triokeeper.multiReadMaxOperations", most) from None
-    body = _Body()
+    body, names = _Body(), 0
     for type_, args in operations:
         if type_ not in MULTI_READS or args[0] is None:
             body.add(_MULTI_END)
             raise MultiReadSpoilt(body.pieces())
+        if type_ == OpCode.GET_CHILDREN:
+            names += conn.pipeline.tree.children_count(args[0])
+            if names // NAMES_PER_OPERATION > limits.multi_read_operations_max:
+                most = limits.multi_read_operations_max
+                raise _too_much(conn, "triokeeper.multiReadMaxOperations", most)
         _add_result(body, conn, type_, args[0])
         if body.size_bytes > limits.multi_read_bytes_max:
             raise _too_much(conn, "triokeeper.multiReadMaxBytes", limits.multi_read_bytes_max)
     body.add(_MULTI_END)
+    conn.pipeline.steps += FRAME_STEPS * len(operations) + names // LISTED_PER_STEP
     return body.pieces()
 
 

@@ -25,6 +25,10 @@ class LeaderSeat:
     def sync_due(self) -> int:
         return self._pipeline.sync_due
 
+    @property
+    def deferred(self) -> int:
+        return self._pipeline.deferred
+
     def committed(self, count: int) -> None:
         self._pipeline.committed(count)
 

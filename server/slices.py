@@ -18,11 +18,30 @@ FLUSH_STEPS: Final = 2  # of a call of the system that sends
 WRITE_STEPS: Final = 4  # of a write by itself, which is less
 CODEC_STEPS: Final = 2  # of an operation in a list of them, to take it apart or to put it together
 BYTES_PER_STEP: Final = 16 << 10  # that take as long to be copied
+ENTRY_STEPS: Final = 3  # of an entry of an ACL, to be read or to be judged
+SMALLEST_ENTRY_BYTES: Final = 12  # of such an entry
+SEARCHED_PER_STEP: Final = 1 << 10  # of bytes that are looked at one by one: paths, texts
+LISTED_PER_STEP: Final = 8  # of names that are put into a list of children
 NAMES_PER_STEP: Final = 16  # of nodes above a node, where all of them are looked at
 
 
 def operations_per_slice() -> int:
     return STEPS_PER_SLICE // OPERATION_STEPS
+
+
+def names_per_slice() -> int:
+    """How many can be listed at once: half a slice, for there may be others."""
+    return STEPS_PER_SLICE * LISTED_PER_STEP // 2
+
+
+def length_steps(length: int) -> int:
+    """What a long request costs beyond a short one: its path may be as long as it is."""
+    return length // SEARCHED_PER_STEP
+
+
+def undecodable_steps(length: int) -> int:
+    """What a request may have cost before it turned out to be none: its ACL is looked at entry by entry."""
+    return min(length // SMALLEST_ENTRY_BYTES, STEPS_PER_SLICE)
 
 
 def depth_steps(path: bytes) -> int:

@@ -12,16 +12,18 @@ from jute.record import DecodeError
 from server.acls import OPEN_ACL
 
 _NULL: Final = b"\xff\xff\xff\xff"
+_UNLIMITED: Final = 1 << 62
 
 
 class WireReader:
     """Reads one field after another; DecodeError when the bytes end too early or a length is impossible."""
 
-    __slots__ = ("data", "offset")
+    __slots__ = ("acl_entries", "data", "offset")
 
     def __init__(self, data: bytes, offset: int = 0) -> None:
         self.data = data
         self.offset = offset
+        self.acl_entries = 0  # that were read so far, but for those of the open ACL: what they cost
 
     def read_bool(self) -> bool:
         at = self.offset
@@ -60,13 +62,17 @@ class WireReader:
                 raise _cut_short()
         return self.data[start : self.offset]
 
-    def read_acl(self) -> bytes:
+    def read_acl(self, entries_max: int = _UNLIMITED) -> bytes:
         """A vector of ACLs with its count in front; nearly always it is the open one."""
         start = self.offset
         if self.data.startswith(OPEN_ACL, start):
             self.offset = start + len(OPEN_ACL)
             return OPEN_ACL
-        for _ in range(self.read_int()):
+        count = self.read_int()
+        if count > entries_max:
+            raise DecodeError(f"an ACL has {count} entries, which is more than {entries_max}")
+        for _ in range(count):
+            self.acl_entries += 1
             self.read_int()
             self.read_buffer()
             self.read_buffer()

@@ -20,9 +20,9 @@ from librt.strings import read_i32_be
 from jute.errors import MarshallingError
 from jute.opcodes import CreateMode, OpCode
 from jute.record import DecodeError
-from server.acls import OPEN_ACL
+from server.acls import ASKED_ENTRIES_MAX, OPEN_ACL
 from server.paths import canonical
-from server.slices import CODEC_STEPS
+from server.slices import CODEC_STEPS, ENTRY_STEPS
 from server.txns import (
     CHECK,
     CREATE,
@@ -96,16 +96,22 @@ def _parse_create(op: int, body: bytes) -> Any:
 
 def _parse_args(op: int, reader: WireReader) -> Any:
     if op in _PLAIN_CREATES:
-        return (_path(reader), reader.read_buffer(), reader.read_acl(), reader.read_int(), -1)
+        return (
+            _path(reader),
+            reader.read_buffer(),
+            reader.read_acl(ASKED_ENTRIES_MAX),
+            reader.read_int(),
+            -1,
+        )
     if op in _VERSIONED:
         return (_path(reader), reader.read_int())
     if op == SET_DATA:
         return (_path(reader), reader.read_buffer(), reader.read_int())
     if op == CREATE_TTL:
-        created = (_path(reader), reader.read_buffer(), reader.read_acl(), reader.read_int())
+        created = (_path(reader), reader.read_buffer(), reader.read_acl(ASKED_ENTRIES_MAX), reader.read_int())
         return (*created, reader.read_long())
     if op == SET_ACL:
-        return (_path(reader), reader.read_acl(), reader.read_int())
+        return (_path(reader), reader.read_acl(ASKED_ENTRIES_MAX), reader.read_int())
     if op == DELETE_CONTAINER:
         path = _path(reader)
         if path is None:  # it is a buffer here, which only text can become
@@ -140,9 +146,10 @@ class MultiParser:
 
     def go_on(self, steps_max: int) -> int:
         """Do some of it; returns the steps it took. Raises what the top of this file says."""
-        reader, operations, before = self._reader, self.operations, len(self.operations)
+        reader, operations, steps = self._reader, self.operations, 0
+        entries_before = reader.acl_entries
         try:
-            while CODEC_STEPS * (len(operations) - before) < steps_max:
+            while steps < steps_max:
                 type_ = _next_type(reader)
                 if type_ is None:
                     self.is_done = True
@@ -150,6 +157,8 @@ class MultiParser:
                 operation = _parse_operation(type_, reader)
                 _check_kind(operations, operation)
                 operations.append(operation)
+                steps += CODEC_STEPS + ENTRY_STEPS * (reader.acl_entries - entries_before)
+                entries_before = reader.acl_entries
                 if operation[1][0] is None:
                     self._lacks_path = True
         except NullAclInMulti:
@@ -161,7 +170,7 @@ class MultiParser:
                 raise MarshallingError("a multi does not read")
             if self._lacks_path:
                 raise MarshallingError("an operation of the multi names no path")
-        return CODEC_STEPS * (len(operations) - before)
+        return steps
 
 
 class TooManyOperations(Exception):

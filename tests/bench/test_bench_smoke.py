@@ -18,7 +18,7 @@ ROWS = [
 
 PAUSE_ROWS = [
     "pause: a multi of a whole frame of creates: longest wait",
-    "pause: 1,000 clients connect at the same moment: longest wait",
+    "pause: 3,000 clients connect at the same moment: longest wait",
 ]
 THREE_ROWS = [
     "three servers: writes through both followers, 25x1 each",

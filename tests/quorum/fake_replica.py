@@ -238,6 +238,10 @@ class FakeLeaderService:
         pass
 
     @property
+    def deferred(self) -> int:
+        return 0
+
+    @property
     def sync_due(self) -> int:
         return self._syncs[0][0] if self._syncs else 1 << 63
 

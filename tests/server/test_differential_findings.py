@@ -11,8 +11,9 @@ from jute.client_records import Acl, CreateRequest, Id, SetDataRequest, SetWatch
 from jute.errors import InvalidAcl, MarshallingError, QuotaExceeded
 from jute.opcodes import EventType, OpCode, Perms
 from jute.record import encode
-from server.acls import AccessRules, AclVector, encode_acl
+from server.acls import AccessRules, encode_acl
 from server.quotas import parse_limits
+from tests.server.acl_vectors import AclVector
 from tests.server.one_server import Client, OneServer
 
 OPEN = (Acl(int(Perms.ALL), Id("world", "anyone")),)

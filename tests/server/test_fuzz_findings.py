@@ -26,7 +26,6 @@ from jute.client_records import (
     DeleteRequest,
     ExistsRequest,
     GetDataRequest,
-    GetEphemeralsRequest,
     Id,
     SetDataRequest,
     SetWatches,
@@ -34,15 +33,16 @@ from jute.client_records import (
 from jute.errors import AuthFailed, InvalidAcl, MarshallingError
 from jute.opcodes import AddWatchMode, CreateMode, OpCode, Perms
 from jute.record import encode
-from server.acls import ENTRIES_MAX, IDS_MAX, AccessRules, AclVector
+from server.acls import ENTRIES_MAX, IDS_MAX, AccessRules
 from server.client_fronts import FrontLimits, Peer, PlainFront
-from server.client_protocol import CLOSED, EVENTS_MAX_BYTES, OUT_PAUSE_BYTES
+from server.client_protocol import CLOSED, EVENTS_MAX_BYTES
 from server.clock import SystemClock
 from server.data_tree import node_digest
 from server.pipeline import Limits
 from server.stream_front import StreamFront
 from tests.captured_logs import capture_logs
 from tests.persistence.memory_disk import MemoryDisk
+from tests.server.acl_vectors import AclVector
 from tests.server.one_server import Client, OneServer
 from tests.server.test_standalone import Talk, running
 
@@ -459,23 +459,6 @@ def test_clients_never_take_the_last_files(stage: Stage) -> None:
             stage.turn()
             (accepted,) = stage.front.peers.values()
             assert accepted.sock.getpeername() == later.getsockname()
-
-
-def test_reads_that_take_long_let_others_come_first(stage: Stage) -> None:
-    """Each of these looks at a hundred thousand ephemerals; one packet holds thousands of them."""
-    client, peer = stage.connect()
-    with client:
-        mine = dict.fromkeys(b"/e%d" % n for n in range(OUT_PAUSE_BYTES // 8 + 1))
-        stage.server.tree.ephemerals[peer.connection.session_id] = mine
-        client.sendall(request(1, OpCode.GET_EPHEMERALS, GetEphemeralsRequest("/none")) * 3)
-        sent_counts = []
-        for _ in range(3):
-            assert select.select([stage.front.poll], [], [], 1)[0]  # the front's task would wake up
-            stage.front._serve_ready()
-            stage.server.pipeline.resume_paused()
-            stage.front.flush()
-            sent_counts.append(peer.connection.sent_count)
-    assert sent_counts == [2, 3, 4]
 
 
 async def test_who_spoke_while_nobody_listened_is_heard_before_being_judged(

@@ -22,10 +22,11 @@ from jute.errors import MarshallingError
 from jute.opcodes import OpCode
 from jute.primitives import Buffer, UString, decode_ustring, encode_ustring
 from jute.record import DecodeError, decode, encode, record
-from server.acls import OPEN_ACL, AclVector
+from server.acls import OPEN_ACL
 from server.read_requests import _path_and_watch
 from server.wire_reader import WireReader
 from server.write_requests import MULTI_READS, NullAclInMulti, parse_operations, parse_write
+from tests.server.acl_vectors import AclVector
 from tests.server.request_strategies import Request, multi_body, requests
 from tests.strategies import records
 

@@ -8,6 +8,7 @@ from jute.client_records import Acl, CreateRequest, GetDataRequest, Id, SetDataR
 from jute.errors import EphemeralOnLocalSession, MarshallingError, NotReadOnly, SessionExpired, SessionMoved
 from jute.opcodes import CreateMode, OpCode
 from jute.record import encode
+from server import slices
 from server.client_protocol import OPENING
 from server.client_sessions import first_session_id
 from server.not_serving import NotServingPipeline
@@ -343,6 +344,25 @@ def test_who_only_syncs_is_not_read_from_for_ever(index: int) -> None:
         answered += len(client.frames())
     assert answered == 2 * limits.outstanding_max
     assert server.pipeline.outstanding == server.pipeline.outstanding_bytes == 0
+
+
+def test_what_learners_forward_is_proposed_in_slices_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left counts for the learner that it comes from, until it is proposed."""
+    ensemble = ToyEnsemble(1)
+    client = ensemble.learners[0].connect()
+    monkeypatch.setattr(slices, "STEPS_PER_SLICE", 10)
+    for xid in range(1, 21):
+        client.send(xid, OpCode.SET_DATA, set_data("/"))
+    client.send(21, OpCode.SYNC, path_body("/"))
+    learner, leading = ensemble.learners[0], ensemble.leading
+    leading.begin_batch(leading.now_ms, leading.wall_ms)
+    deliver(learner.up, len(learner.up))
+    assert 0 < ensemble.uncommitted < 20
+    assert leading.deferred == 20 - ensemble.uncommitted
+
+    ensemble.settle()
+    assert leading.deferred == 0
+    assert [unpack_from(">i", frame)[0] for frame in client.frames()] == list(range(1, 22))
 
 
 def test_an_epoch_ends_before_its_counter_does() -> None:

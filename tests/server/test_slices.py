@@ -26,13 +26,14 @@ from jute.client_records import (
     SyncRequest,
 )
 from jute.errors import MarshallingError, NoNode
-from jute.opcodes import CreateMode, EventType, OpCode
+from jute.opcodes import CreateMode, EventType, OpCode, Perms
 from jute.record import encode
-from server import slices
+from server import acl_index, slices
 from server.acls import encode_acl
 from server.client_fronts import RECEIVE_BYTES, FrontLimits, PlainFront
 from server.clock import SystemClock
 from server.pipeline import Limits
+from tests.captured_logs import capture_logs
 from tests.server.one_server import Client, OneServer
 from tests.server.test_fuzz_findings import MULTI_END, OPEN, create
 
@@ -156,6 +157,25 @@ DEAREST: dict[str, tuple[int, bytes]] = {
         OpCode.SET_WATCHES2,
         pack(">qiiii", 0, 0, 0, 0, 170_000) + named(b"/p") * 170_000 + bytes(4),
     ),
+    "creates with long ACLs": (
+        OpCode.MULTI,
+        repeated(
+            of_type(OpCode.CREATE, named(b"/p/a%05d" % n) + bytes(4) + _LONG_ACL + bytes(4))
+            for n in range(1 << 20)
+        ),
+    ),
+    "a longest ACL": (
+        OpCode.CREATE,
+        named(b"/p/acl")
+        + bytes(4)
+        + pack(">i", 60_000)
+        + (pack(">i", 31) + named(b"ip") + named(b"1.1.1.1")) * 45_000
+        + bytes(4),
+    ),
+    "a path of very many names": (
+        OpCode.CREATE,
+        named(b"/p" + b"/x" * 500_000) + bytes(4) + encode_acl(_OPEN) + bytes(4),
+    ),
     "a path that is no text": (OpCode.EXISTS, named(b"/" + b"\xff" * 1_000_000) + b"\1"),
     "counting all nodes": (OpCode.GET_ALL_CHILDREN_NUMBER, named(b"/")),
 }
@@ -196,6 +216,9 @@ def test_many_short_multis_in_one_read_of_the_socket(furnished: OneServer) -> No
     assert len(client.frames()) == 60
 
 
+_HIDDEN_ACL = encode_acl(
+    [(31, "digest", f"user{n}:hash") for n in range(999)] + [(int(Perms.READ), "world", "anyone")]
+)
 _PASSWORD = pack(">i", 0) + named(b"digest") + named(b"me:secret")
 SHORT: dict[str, tuple[int, bytes]] = {
     "reads": (OpCode.EXISTS, named(b"/p") + b"\0"),
@@ -203,6 +226,8 @@ SHORT: dict[str, tuple[int, bytes]] = {
     "reads that are cut short": (OpCode.GET_CHILDREN2, b"\0"),
     "writes that are refused": (OpCode.CREATE, named(b"/p/") + bytes(4) + encode_acl(_OPEN) + bytes(4)),
     "writes": (OpCode.SET_DATA, named(b"/p") + bytes(4) + pack(">i", -1)),
+    "reads of a hidden ACL": (OpCode.GET_ACL, named(b"/hidden")),
+    "reads of nodes with long ACLs": (OpCode.EXISTS, named(b"/hidden") + b"\0"),
     "pings": (OpCode.PING, b""),
     "syncs": (OpCode.SYNC, named(b"/")),
     "proofs of who one is": (OpCode.AUTH, _PASSWORD),
@@ -211,22 +236,32 @@ SHORT: dict[str, tuple[int, bytes]] = {
 
 @pytest.mark.parametrize("what", SHORT)
 @pytest.mark.parametrize("is_write_before", [False, True])
-def test_many_short_frames_in_one_read_of_the_socket(what: str, is_write_before: bool) -> None:
+def test_many_short_frames_in_one_read_of_the_socket(
+    monkeypatch: pytest.MonkeyPatch, what: str, is_write_before: bool
+) -> None:
     """Whatever they ask for, also where a write before them makes them wait for their turn."""
+    monkeypatch.setattr(acl_index, "_KEPT_BYTES_MAX", 0)
     server = OneServer()
     client = server.connect()
     create(client, "/p")
+    client.ask(OpCode.CREATE, named(b"/hidden") + bytes(4) + _HIDDEN_ACL + bytes(4))
     op, body = SHORT[what]
     frame = pack(">iii", len(body) + 8, 1, op) + body
     write = named(b"/p") + bytes(4) + pack(">i", -1)
     before = pack(">iii", len(write) + 8, 1, OpCode.SET_DATA) + write if is_write_before else b""
-    count = RECEIVE_BYTES // len(frame)
+    count = RECEIVE_BYTES // len(frame) if op != OpCode.GET_ACL else 100
     turns = Turns(server)
     with turns.turn():
         client.connection.received(before + frame * count)
     turns.settle()
+    answered = 0
+    while answered < count + is_write_before:  # a client that takes long replies one by one
+        with turns.turn():
+            taken = len(client.frames())
+        turns.settle()
+        assert taken
+        answered += taken
     turns.check()
-    assert len(client.frames()) == count + is_write_before
 
 
 _KINDS = st.sampled_from(["create", "set", "check", "delete", "deep"])
@@ -487,13 +522,98 @@ def test_what_follows_a_long_set_watches_on_its_connection_is_answered_behind_it
     client.send(3, OpCode.SET_DATA, encode(SetDataRequest("/p", b"2", -1)))
     client.send(4, OpCode.EXISTS, encode(ExistsRequest("/p", False)))
     server.release(1)
-    assert client.connection.rewatching is not None
+    assert client.connection.long_read is not None
     server.release(1)
     client.send(5, OpCode.SET_DATA, encode(SetDataRequest("/p", b"3", -1)))
     assert [unpack_from(">i", frame)[0] for frame in client.frames()] == [1]
     server.settle()
     assert [unpack_from(">i", frame)[0] for frame in client.frames()] == [2, 3, 4, 5]
     assert len(server.pipeline.watches.data_once) == 20_000
+
+
+def _names(count: int) -> list[bytes]:
+    return [b"%05d" % n for n in range(count)]
+
+
+def _with_children(count: int, limits: Limits | None = None) -> tuple[OneServer, Client]:
+    server = OneServer(limits=limits)
+    client = server.connect()
+    create(client, "/p")
+    client.ask(OpCode.MULTI, repeated(islice(creates(b"/p/"), count)))
+    return server, client
+
+
+LISTS = pytest.mark.parametrize("op", [OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2])
+
+
+@LISTS
+def test_very_many_children_are_listed_in_slices(monkeypatch: pytest.MonkeyPatch, op: OpCode) -> None:
+    """The reply shows the moment at which they were asked for, and what changed since is told behind it."""
+    server, client = _with_children(300)
+    other = server.connect()
+    monkeypatch.setattr(slices, "STEPS_PER_SLICE", 10)
+    zxid = server.tree.last_zxid
+    stat = server.tree.bodies[b"/p"][-68:]
+    client.send(5, op, named(b"/p") + b"\1")
+    client.send(6, OpCode.EXISTS, named(b"/p/new") + b"\0")
+    assert client.connection.long_read is not None
+    other.send(1, OpCode.CREATE, _create_body(b"/p/new"))
+    server.release(1)
+    assert client.connection.long_read is not None
+    assert other.receive()
+
+    server.settle()
+    listed, event, behind = client.frames()
+    body = pack(">i", 300) + b"".join(map(named, _names(300))) + (stat if op == OpCode.GET_CHILDREN2 else b"")
+    assert listed == pack(">iqi", 5, zxid, 0) + body
+    assert unpack_from(">iqii", event)[0] == -1
+    assert unpack_from(">iqii", event)[3] == EventType.NODE_CHILDREN_CHANGED
+    assert unpack_from(">iqi", behind) == (6, zxid + 1, 0)
+
+
+def test_a_list_that_took_long_is_kept_unless_it_is_out_of_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks next is answered at once."""
+    server, client = _with_children(300)
+    monkeypatch.setattr(slices, "STEPS_PER_SLICE", 10)
+    client.send(1, OpCode.GET_CHILDREN, named(b"/p") + b"\0")
+    server.settle()
+    client.send(2, OpCode.GET_CHILDREN, named(b"/p") + b"\0")
+    first, second = client.frames()
+    assert first[16:] == second[16:]
+
+    create(client, "/p/new")
+    client.send(3, OpCode.GET_CHILDREN, named(b"/p") + b"\0")
+    assert client.connection.long_read is not None
+    client.connection.resume()  # nothing that happens meanwhile makes it go on
+    other = server.connect()
+    other.ask(OpCode.DELETE, named(b"/p/new") + pack(">i", -1))
+    server.settle()
+    assert server.tree.kept_children(b"/p") is None
+    assert len(client.frames()[-1]) == len(first) + 4 + len("new")
+
+
+def test_ephemerals_are_listed_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without a prefix."""
+    server, client = _with_children(0)
+    client.ask(OpCode.MULTI, repeated(islice(creates(b"/p/", flags=1), 300)))
+    paths = [b"/p/" + name for name in _names(300)]
+    monkeypatch.setattr(slices, "STEPS_PER_SLICE", 10)
+    for prefix, expected in ((b"/", paths), (b"/p/0001", paths[10:20]), (b"/q", [])):
+        client.send(1, OpCode.GET_EPHEMERALS, named(prefix))
+        assert client.connection.long_read is not None
+        server.settle()
+        assert client.receive()[20:] == pack(">i", len(expected)) + b"".join(map(named, expected))
+
+
+def test_a_multi_read_of_very_many_children_is_refused() -> None:
+    """It is answered from one state, so it cannot wait for slices; the log names the setting."""
+    _, client = _with_children(300, Limits(multi_read_operations_max=9))
+    read = of_type(OpCode.GET_CHILDREN, named(b"/p") + b"\0")
+    assert client.ask(OpCode.MULTI_READ, read + MULTI_END)[1] == 0
+    with capture_logs() as lines:
+        assert client.ask(OpCode.MULTI_READ, read * 2 + MULTI_END)[1:] == (MarshallingError.code, b"")
+    (line,) = [line for line in lines if line["event"] == "request_refused"]
+    assert "triokeeper.multiReadMaxOperations=9" in line["reason"]
 
 
 def test_a_multi_without_an_acl_far_behind_costs_no_zxid() -> None:

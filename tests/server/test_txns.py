@@ -27,8 +27,8 @@ from jute.txn_records import (
     TxnRecord,
 )
 from server import txns
-from server.acls import AclVector
 from server.txns import CONTAINER_OWNER, TTL_MASK, TTL_OWNER, Txn, decode_txn, seal
+from tests.server.acl_vectors import AclVector
 from tests.strategies import records, signed
 
 SESSION = 0x100000000000007

@@ -471,6 +471,7 @@ class PlainFront:
         self._close(peer)
 
     def _close(self, peer: Peer) -> None:
+        self.pipeline.steps += ACCEPT_STEPS
         peer.fd = -1
         peer.sock.close()  # leaves the epoll set by itself
         address = peer.connection.address

@@ -69,9 +69,12 @@ from server.read_requests import (
 from server.slices import (
     AUTHENTICATION_STEPS,
     BYTES_PER_STEP,
+    CONNECT_STEPS,
     FRAME_STEPS,
     REFUSAL_STEPS,
     SEARCHED_PER_STEP,
+    WORD_STEPS,
+    WRITE_STEPS,
     length_steps,
     undecodable_steps,
 )
@@ -681,6 +684,7 @@ class ClientConnection:
             self._needed_bytes = 0
             self._hold()
             return 0
+        self.pipeline.steps += CONNECT_STEPS
         self.received_count += 1
         self.pipeline.stats.packets_received += 1
         self.has_read_only_flag = used < 4 + length
@@ -699,6 +703,7 @@ class ClientConnection:
             if not reply:
                 self._needed_bytes = 12
                 return 0
+        self.pipeline.steps += WORD_STEPS
         self.received_count += 1
         self.pipeline.stats.packets_received += 1
         if answer is not None and not reply:
@@ -726,6 +731,7 @@ class ClientConnection:
 
     def opened(self) -> None:
         """The session is there: say so, and go on with what the client sent meanwhile."""
+        self.pipeline.steps += WRITE_STEPS
         self.state = OPEN
         self.last_op = CREATE_SESSION
         self._send(self._connect_response())

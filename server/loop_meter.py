@@ -98,7 +98,8 @@ class LoopMeter:
             self._began_cpu_s = self._cpu_clock()
 
     def _count_long(self, held_us: int) -> None:
-        what = self._kind, self._op
+        kind = _name_of(self._kind)
+        what = kind, self._op
         self.long_holds[what] = self.long_holds.get(what, 0) + 1
         if self._at_s < self._next_report_s:
             self._unreported += 1
@@ -109,10 +110,15 @@ class LoopMeter:
             held_ms=held_us // 1000,
             cpu_ms=round(cpu_s * 1000),
             longest_ms=round(self._longest_s * 1000),
-            work=self._kind,
+            work=kind,
             session=f"0x{self._session & 0xFFFFFFFFFFFFFFFF:x}",
             opcode=self._op,
             unreported=self._unreported,
         )
         self._next_report_s = self._at_s + _REPORT_EVERY_S
         self._unreported = 0
+
+
+def _name_of(kind: str) -> str:
+    """Of a task that runs a compiled method, Trio's name for it tells the address of its object, too."""
+    return kind.removeprefix("<bound method ").partition(" of <")[0]

@@ -100,6 +100,14 @@ def test_work_that_nobody_notes_is_its_tasks() -> None:
     assert loop.meter.long_holds == {("the log writer", 0): 1}
 
 
+def test_a_compiled_tasks_name_does_not_tell_where_its_object_lies() -> None:
+    loop = Loop()
+    loop.passes(
+        (Task("<bound method PlainFront.run of <server.client_fronts.PlainFront object at 0x7f>>"), 0.1)
+    )
+    assert loop.meter.long_holds == {("PlainFront.run", 0): 1}
+
+
 def test_50_ms_are_allowed() -> None:
     loop = Loop()
     loop.passes((FRONT, 0.050))

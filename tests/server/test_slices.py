@@ -348,6 +348,41 @@ def test_many_sockets_that_speak_at_once_are_served_in_several_turns() -> None:
     assert turns.count > 40 * 500 * slices.FRAME_STEPS // slices.STEPS_PER_SLICE
 
 
+def test_a_crowd_that_comes_at_once_is_let_in_in_several_turns() -> None:
+    """Accepted, given its sessions and answered, each in slices; and again when it leaves."""
+    server = OneServer()
+    front = PlainFront(server.pipeline, FrontLimits(per_address_max=0), SystemClock())
+    listener = socket.create_server(("127.0.0.1", 0), backlog=300)
+    listener.setblocking(False)
+    hello = encode(ConnectRequest(0, 0, 10_000, 0, bytes(16)))
+    turns = Turns(server)
+    crowd: list[socket.socket] = []
+    try:
+        front.listen(listener)
+        for _ in range(300):
+            crowd.append(socket.create_connection(listener.getsockname()))
+            crowd[-1].sendall(pack(">i", len(hello)) + hello)
+        while len(server.pipeline.connections) < len(crowd):
+            with turns.turn():
+                front.serve()
+            turns.settle()
+        coming = turns.count
+        while crowd:
+            crowd.pop().close()
+        while server.pipeline.connections:
+            with turns.turn():
+                front.serve()
+            turns.settle()
+    finally:
+        front.close()
+        for client in crowd:
+            client.close()
+    turns.check()
+    each = slices.ACCEPT_STEPS + slices.CONNECT_STEPS + slices.FLUSH_STEPS
+    assert coming > 300 * each // slices.STEPS_PER_SLICE
+    assert turns.count - coming > 300 * slices.ACCEPT_STEPS // slices.STEPS_PER_SLICE
+
+
 # -- events
 
 

@@ -132,10 +132,12 @@ class Crowd:
             client.socket.close()
             client.socket = None
 
-    def _try_again(self, client: Client) -> None:
+    def _lost(self, client: Client) -> None:
+        """Try the next server, unless the client has what it waited for."""
         self._hang_up(client)
-        client.port_index += 1
-        self._again.append((time.monotonic() + RETRY_SECONDS, client))
+        if not client.is_heard:
+            client.port_index += 1
+            self._again.append((time.monotonic() + RETRY_SECONDS, client))
 
     def _until_all_are_heard(self, began: float) -> list[float]:
         waits: list[float] = []
@@ -165,15 +167,14 @@ class Crowd:
                     self._poll.modify(client.socket, select.EPOLLIN)
             elif event & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR):
                 received = client.socket.recv(65536)
-                if not received:
-                    self._try_again(client)
-                    return
                 client.incoming += received
                 self._take(client)
+                if not received:
+                    self._lost(client)
         except BlockingIOError:
             return
         except OSError:
-            self._try_again(client)
+            self._lost(client)
 
     def _take(self, client: Client) -> None:
         while len(client.incoming) >= 4:

@@ -308,7 +308,10 @@ def measure_cause(kind: Kind, cause: Cause, plan: Plan) -> tuple[Histogram, str]
     with ExitStack() as over:
         server = over.enter_context(fresh_server(kind, plan.snap_count))
         server.start()
-        act = cause(server, over, plan)
+        try:
+            act = cause(server, over, plan)
+        except (OSError, LoadFailed) as failed:
+            return Histogram(), f"the cause could not be prepared: {failed}"
         neighbour = Neighbour(server, min(NEIGHBOUR_SECONDS_MAX, 2 + plan.pause_seconds))
         thread = threading.Thread(target=neighbour.run)
         thread.start()

@@ -186,10 +186,8 @@ def measure_round(kinds: Sequence[Kind], rows: Rows, plan: Plan) -> list[Round]:
     if rows.of_sizes:
         rounds = [result | measure_sizes(kind, plan) for kind, result in zip(kinds, rounds, strict=True)]
     if rows.of_pauses:
-        rounds = [
-            result | measure_pauses(kind, rows.of_pauses, plan)
-            for kind, result in zip(kinds, rounds, strict=True)
-        ]
+        felt = measure_pauses(kinds, rows.of_pauses, plan)
+        rounds = [result | pauses for result, pauses in zip(rounds, felt, strict=True)]
     if rows.of_three or rows.of_fail_over:
         together = measure_three(kinds, rows.of_three, rows.of_fail_over, plan)
         rounds = [result | three for result, three in zip(rounds, together, strict=True)]

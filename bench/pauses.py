@@ -13,6 +13,7 @@ from struct import pack, unpack_from
 from typing import TypeAlias
 
 import attrs
+import click
 
 from bench.crowds import SESSION_MS, Crowd, text, watching
 from bench.load import Histogram, LoadFailed, LoadResult, joined, run_load
@@ -291,17 +292,21 @@ class Neighbour:
             self.failure = str(failed)
 
 
-def measure_pauses(kind: Kind, pauses: Sequence[Pause], plan: Plan) -> Round:
-    """Each cause on a fresh server: what one left behind shall not be felt with the next."""
-    measured: Round = {}
+def measure_pauses(kinds: Sequence[Kind], pauses: Sequence[Pause], plan: Plan) -> list[Round]:
+    """A Round for each kind. Each cause on a fresh server: what one left behind shall not be felt with the
+    next. A cause may take a minute, so progress is told."""
+    rounds: list[Round] = [{} for _ in kinds]
     for cause in dict.fromkeys(pause.cause for pause in pauses):
-        latencies, failure = measure_cause(kind, CAUSES[cause], plan)
-        for pause in pauses:
-            if pause.cause == cause and failure:
-                measured[pause.name] = Sample(failure=failure)
-            elif pause.cause == cause:
-                measured[pause.name] = figure_sample(latencies.percentile_us(pause.percentile) / 1000)
-    return measured
+        for kind, measured in zip(kinds, rounds, strict=True):
+            latencies, failure = measure_cause(kind, CAUSES[cause], plan)
+            for pause in pauses:
+                if pause.cause == cause and failure:
+                    measured[pause.name] = Sample(failure=failure)
+                elif pause.cause == cause:
+                    measured[pause.name] = figure_sample(latencies.percentile_us(pause.percentile) / 1000)
+            longest_ms = latencies.percentile_us(100) / 1000
+            click.echo(f"pause: {cause}: {kind} {failure or f'{longest_ms:.1f} ms'}", err=True)
+    return rounds
 
 
 def measure_cause(kind: Kind, cause: Cause, plan: Plan) -> tuple[Histogram, str]:

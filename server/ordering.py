@@ -250,6 +250,8 @@ class OrderingPipeline(Pipeline):
 
     def _applied(self, txn: Txn) -> None:
         self.preparer.applied(txn.zxid)
+        if self.preparer.has_to_forget:
+            self.state.on_work_left()
         if txn.digest is not None:
             self.tree.digest = txn.digest & _MASK64
 
@@ -291,11 +293,13 @@ class OrderingPipeline(Pipeline):
 
     @property
     def has_work_left(self) -> bool:
-        return bool(super().has_work_left or self._to_close or self._expiring is not None)
+        is_closing = self._to_close or self._expiring is not None
+        return bool(super().has_work_left or is_closing or self.preparer.has_to_forget)
 
     def _go_on_undisturbed(self) -> None:
         super()._go_on_undisturbed()
         self._close_some()
+        self.steps += self.preparer.forget(max(0, slices.STEPS_PER_SLICE - self.steps))
 
     def expired_containers(self, never_used_ms_max: int) -> Iterator[bytes]:
         """Container and TTL nodes whose time has come."""

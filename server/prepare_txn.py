@@ -92,6 +92,7 @@ FROM_TREE: Final = -1
 _ACL_GROWTH_BYTES_MAX: Final = 512 << 10
 # A longer list of ephemerals is left out, as old versions always did: whoever applies the transaction knows
 # them. The original cannot read log entries that are much larger than a frame.
+_FORGOTTEN_AT_ONCE: Final = 1000  # changes; few transactions have as many
 _LISTED_BYTES_MAX: Final = 512 << 10
 _LISTED_PER_STEP: Final = 8  # ephemerals that are found and listed in the time of a step
 
@@ -151,6 +152,7 @@ class Preparer:
         self.digest = tree.digest
         self.pending: dict[bytes, Change] = {}
         self._order: deque[tuple[int, bytes]] = deque()  # (zxid, path) of every change, oldest first
+        self._applied_zxid = tree.last_zxid
         self._session = 0
         self._ids: AuthIds = ()
         self._time_ms = 0
@@ -205,13 +207,27 @@ class Preparer:
         return self._prepare(0, 0, DELETE_CONTAINER, (path,), (), time_ms)
 
     def applied(self, zxid: int) -> None:
-        """Forget the changes of a transaction that is in the tree now."""
-        order = self._order
-        while order and order[0][0] <= zxid:
+        """A transaction is in the tree now: forget its changes, or the first of very many.
+
+        Those that are left tell the same as the tree, until `forget` or the next transactions get to them.
+        """
+        self._applied_zxid = zxid
+        self.forget(_FORGOTTEN_AT_ONCE)
+
+    def forget(self, changes_max: int) -> int:
+        """Forget so many changes that are in the tree, if there are as many; returns how many there were."""
+        order, zxid, count = self._order, self._applied_zxid, 0
+        while count < changes_max and order and order[0][0] <= zxid:
             changed_at, path = order.popleft()
+            count += 1
             change = self.pending.get(path)
             if change is not None and change.zxid == changed_at:
                 del self.pending[path]
+        return count
+
+    @property
+    def has_to_forget(self) -> bool:
+        return bool(self._order and self._order[0][0] <= self._applied_zxid)
 
     # -- from operations to transactions
 

@@ -403,6 +403,34 @@ def test_the_end_of_a_session_with_many_ephemerals() -> None:
     assert other.ask(OpCode.EXISTS, ExistsRequest("/e/00000", False))[1] == NoNode.code
 
 
+def test_very_many_changes_are_forgotten_in_slices_and_tell_the_same_until_then() -> None:
+    """What is prepared against them meanwhile is as right as against the tree."""
+    server = OneServer()
+    client = server.connect()
+    create(client, "/e")
+    client.send(1, OpCode.MULTI, repeated(islice(creates(b"/e/"), 5000)))
+    while not server.sink.undurable:
+        server.begin_batch()
+        server.pipeline.go_on()
+    server.begin_batch()
+    server.pipeline.committed(1)
+    server.sink.undurable = 0
+    while server.pipeline.applying is not None:
+        server.begin_batch()
+        server.pipeline.go_on()
+    preparer = server.pipeline.preparer
+    assert len(preparer.pending) > 3000
+    client.frames()
+    for path in (b"/e/04999", b"/e/00001"):
+        client.send(2, OpCode.DELETE, named(path) + pack(">i", 0))
+    client.send(3, OpCode.CREATE, _create_body(b"/e/04999"))
+    server.settle()
+    assert [unpack_from(">iqi", frame)[2] for frame in client.frames()] == [0, 0, 0]
+    assert not preparer.pending
+    assert not preparer.has_to_forget
+    assert server.tree.digest == server.tree.compute_digest()
+
+
 def test_a_crowd_that_watches_one_node() -> None:
     """Each is told of the change, and nobody is answered before all are."""
     server = OneServer()

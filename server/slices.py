@@ -8,19 +8,24 @@ the next one (`Pipeline.go_on`, called by the shell between two looks at the soc
 
 from typing import Final
 
-STEPS_PER_SLICE = 4000 if __file__.endswith(".py") else 12_000  # compiled, three times as many take less
+_IS_COMPILED: Final = not __file__.endswith(".py")
+_ALIKE: Final = 3 if _IS_COMPILED else 1  # of what takes as long compiled as in pure Python
+
+STEPS_PER_SLICE = 12_000 if _IS_COMPILED else 4000
 OPERATION_STEPS: Final = 8  # of an operation of a multi, or the end of a session, to prepare or to apply it
 FRAME_STEPS: Final = 2  # of a frame that a client sent, to read it and to answer it if it is a read
 REFUSAL_STEPS: Final = 4  # more, if it is refused: errors are raised and caught
-AUTHENTICATION_STEPS: Final = 16  # more, to prove who somebody is: a digest, and at times a line in the log
-ACCEPT_STEPS: Final = 12  # of a new connection, or of one that ends
-CONNECT_STEPS: Final = 20  # of a session that is opened or taken up again
-WORD_STEPS: Final = 50  # of a four-letter word
-FLUSH_STEPS: Final = 8  # of a call of the system that sends, which takes as long compiled as in pure Python
+AUTHENTICATION_STEPS: Final = (
+    16 * _ALIKE
+)  # more, to prove who somebody is: a digest, and at times a line in the log
+ACCEPT_STEPS: Final = 12 * _ALIKE  # of a new connection, or of one that ends
+CONNECT_STEPS: Final = 20 * _ALIKE  # of a session that is opened or taken up again
+WORD_STEPS: Final = 50 * _ALIKE  # of a four-letter word
+FLUSH_STEPS: Final = 8 * _ALIKE  # of a call of the system that sends
 WRITE_STEPS: Final = 4  # of a write by itself, which is less
 CODEC_STEPS: Final = 2  # of an operation in a list of them, to take it apart or to put it together
 BYTES_PER_STEP: Final = 16 << 10  # that take as long to be copied
-ENTRY_STEPS: Final = 3  # of an entry of an ACL, to be read or to be judged
+ENTRY_STEPS: Final = 3 * _ALIKE  # of an entry of an ACL, to be read or to be judged
 SMALLEST_ENTRY_BYTES: Final = 12  # of such an entry
 SEARCHED_PER_STEP: Final = 1 << 10  # of bytes that are looked at one by one: paths, texts
 LISTED_PER_STEP: Final = 8  # of names that are put into a list of children

@@ -403,8 +403,11 @@ def test_the_end_of_a_session_with_many_ephemerals() -> None:
     assert other.ask(OpCode.EXISTS, ExistsRequest("/e/00000", False))[1] == NoNode.code
 
 
-def test_very_many_changes_are_forgotten_in_slices_and_tell_the_same_until_then() -> None:
+def test_very_many_changes_are_forgotten_in_slices_and_tell_the_same_until_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What is prepared against them meanwhile is as right as against the tree."""
+    monkeypatch.setattr(slices, "STEPS_PER_SLICE", 500)
     server = OneServer()
     client = server.connect()
     create(client, "/e")
@@ -431,8 +434,9 @@ def test_very_many_changes_are_forgotten_in_slices_and_tell_the_same_until_then(
     assert server.tree.digest == server.tree.compute_digest()
 
 
-def test_a_crowd_that_watches_one_node() -> None:
+def test_a_crowd_that_watches_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is told of the change, and nobody is answered before all are."""
+    monkeypatch.setattr(slices, "STEPS_PER_SLICE", 4000)
     server = OneServer()
     writer = server.connect()
     create(writer, "/w")

@@ -569,7 +569,7 @@ class ClientConnection:
 
     def write_committed(self, xid: int, op: int, zxid: int, err: int, body: bytes, elapsed_ms: int) -> None:
         """A write of this connection is applied: answer it, and the reads that waited for it."""
-        if self.long_read is not None or (self.fifo and self.fifo[0] is not None):
+        if self.long_read is not None:
             self._late.append((xid, op, zxid, err, body, elapsed_ms))
             return
         if err:
@@ -606,13 +606,9 @@ class ClientConnection:
             self.pipeline.resumable.append(self)
 
     def _serve_waiting(self) -> None:
-        """Answer the reads in front, as far as a slice goes; the rest follows in the next ones."""
-        fifo, pipeline = self.fifo, self.pipeline
+        """Answer the reads in front; how many may wait is limited (globalOutstandingLimit)."""
+        fifo = self.fifo
         while fifo and fifo[0] is not None and self.long_read is None:
-            if pipeline.steps >= slices.STEPS_PER_SLICE:
-                pipeline.answering.append(self)
-                pipeline.state.on_work_left()
-                return
             xid, op, body, ids, since_ms = fifo.popleft()  # type: ignore[misc]
             self.pipeline.queued_reads -= 1
             self.pipeline.outstanding_bytes -= len(body)

@@ -17,7 +17,6 @@ and other servers are heard, and pings are answered.
     preparing    a transaction that is not whole: other writes wait, and so do transactions to be applied
     applying     one that is not in the tree altogether, or not told to all who watch: all requests wait
     due          transactions are committed that are not applied: they follow, in their order
-    answering    reads that waited behind a transaction, and are not answered: the next one waits for them
     long_reads   a setWatches of many paths, a list of very many children: these connections wait
     chores       sessions to be expired, watches of connections that are gone: nobody waits
 
@@ -263,7 +262,6 @@ class Pipeline:
         self.due = 0  # transactions in flight that are committed
         self._kept = 0  # of these, that are in the committed log
         self.sync_zxid = NO_ZXID  # when this is applied, syncs are to be answered
-        self.answering: deque[ClientConnection] = deque()
         self.long_reads: deque[ClientConnection] = deque()
         self._committed_log = state.committed_log
 
@@ -449,9 +447,7 @@ class Pipeline:
         in_flight, now_ms, writes = self.in_flight, self.now_ms, self.stats.writes
         same_ms, same_count = UNTIMED, 0  # writes that began together are counted together
         is_whole, steps_max = self.applying is None, slices.STEPS_PER_SLICE
-        while is_whole and self.due and self.steps < steps_max:
-            if self.preparing is not None or self.answering:
-                break
+        while is_whole and self.due and self.steps < steps_max and self.preparing is None:
             self.due -= 1
             done = in_flight.popleft()
             if done[4] != same_ms:
@@ -569,7 +565,6 @@ class Pipeline:
             or self.due
             or self.held
             or self.resumable
-            or self.answering
             or self.long_reads
             or self.watches.dropped
         )
@@ -580,17 +575,11 @@ class Pipeline:
             self._go_on_preparing()
         elif self.applying is not None:
             self._go_on_applying()
-        if self.applying is None:
-            self._go_on_answering()
         self._apply_due()
         if self.preparing is None and self.applying is None:
             self._go_on_undisturbed()
         if self.has_work_left:
             self.state.on_work_left()
-
-    def _go_on_answering(self) -> None:
-        while self.answering and self.steps < slices.STEPS_PER_SLICE:
-            self.answering.popleft().go_on_reading()
 
     def _go_on_undisturbed(self) -> None:
         """No transaction is half done: let others go on, each with its share of the slice."""

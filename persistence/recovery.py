@@ -145,6 +145,8 @@ def recover(
             )
         log.warning("snapshot_missing_trusted", logs=len(logs))
         target.restored(0)
+    if snapshot is not None:
+        _make_snapshot_safe(disk, snapshot.file)
     start = snapshot.file.zxid if snapshot is not None else 0
     replayed = _replay(disk, log_dir, start, target, [] if snapshot is None else snapshot.unusable, progress)
     target.caught_up()
@@ -361,6 +363,13 @@ def _put_aside(disk: Disk, log_dir: Path, files: list[LogFile], snapshot_zxid: i
 
 def _rename_aside(disk: Disk, path: Path) -> None:
     disk.rename(path, path.with_name(aside_name(path.name)))
+
+
+def _make_snapshot_safe(disk: Disk, snapshot: SnapshotFile) -> None:
+    """A killed process may have left it, or its name, in memory alone. It counts from now on: a vote will be
+    given on it, and logs that end before it are put aside for good."""
+    disk.sync_file(snapshot.path)
+    disk.sync_directory(snapshot.path.parent)
 
 
 def _make_safe(disk: Disk, tail: Tail) -> None:

@@ -173,4 +173,5 @@ def test_what_is_recovered_is_safe_from_then_on(calls: Calls, folder: Path) -> N
     log.close()
     calls.take(folder)
     recover(RealDisk(), folder, folder, FakeTree(), RecoveryOptions())
-    assert calls.take(folder / "log.1", folder) == ["fsync log.1", "fsync data"]
+    made = calls.take(folder / "snapshot.0", folder / "log.1", folder)
+    assert made == ["fsync snapshot.0", "fsync data", "fsync log.1", "fsync data"]

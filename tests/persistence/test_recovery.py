@@ -90,6 +90,22 @@ def test_a_log_that_ends_before_the_snapshot_is_put_aside(disk: MemoryDisk, zxid
     assert sorted(disk.names(DATA)) == ["aside-log.1", "aside-log.3", f"snapshot.{zxid:x}"]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_snapshot_that_a_killed_process_left_is_made_safe_before_it_counts(
+    disk: MemoryDisk, seed: int
+) -> None:
+    """Its name may not have reached the disk. A vote is given on it, and logs that end before it are put
+    aside for good: a loss of power must not take it away then."""
+    put_snapshot(disk, 2)
+    disk.faults["sync_directory"] = OSError(5, "I/O error")
+    with pytest.raises(OSError, match="I/O error"):
+        put_snapshot(disk, 4)
+    disk.faults.clear()
+    assert recovered(disk)[0].zxid == 4
+    disk.lose_power(Random(seed))
+    assert recovered(disk)[0].zxid == 4
+
+
 def test_a_snapshot_bridges_what_the_log_lacks(disk: MemoryDisk) -> None:
     put_log(disk, 1, 2)
     put_snapshot(disk, 50)

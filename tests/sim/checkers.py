@@ -20,7 +20,8 @@ history, and everything else is held against it:
   sessions          expire when nobody was heard for their timeout, not before and not much later
                     (watchman.py); ephemerals go with them
   stored history    from the newest snapshot to the last entry of a log, and from its first entry on, nothing
-                    committed is missing: on every disk, whenever a machine goes down or a server serves
+                    committed is missing: on every disk, whenever a machine goes down or a server serves; and
+                    no tree is saved while it is replaced, or holds what is not committed
   equal trees       whenever it begins to serve or has read its disk, and once all is quiet, every server has
                     the tree that the history makes
 """
@@ -418,7 +419,7 @@ class Checker:
         ended_at = self._now()
         if record is not None and record.closed_zxid is not None:
             ended_at = self.logged_at.get(record.closed_zxid, ended_at)
-        timeout_s, silent_s = seen.timeout_ms / 1000, ended_at - seen.last_heard_at
+        timeout_s, silent_s = seen.timeout_ms / 1000 * self._patience, ended_at - seen.last_heard_at
         if self.disturbed_at < ended_at - 2 * timeout_s and silent_s < timeout_s:
             self.fail(
                 f"session 0x{session_id:x} of {seen.client} is refused {silent_s:.3f} s after it was heard, "

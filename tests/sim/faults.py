@@ -24,6 +24,7 @@ from tests.sim.network import HostNetwork, VirtualNetwork
 from tests.sim.scenario import Scenario
 
 _TRIES = 40  # to find a moment when the others can do without a disk
+_DAMAGES_AT_REST = 3
 
 
 class Faults:
@@ -42,6 +43,8 @@ class Faults:
         leader: Callable[[], Machine | None],
     ) -> None:
         self._scenario = scenario
+        self._ensemble = first_members(scenario)
+        self._verifier = verifier_of(self._ensemble)
         self._machines = machines
         self._hosts = [machine.name for machine in machines] + clients
         self._network = network
@@ -65,6 +68,28 @@ class Faults:
                 self._counts[f"fault {name}"] += 1
                 getattr(self, f"_{name}")()
         self._mend_all()
+        if "damage" in names:
+            await self._damage_at_rest()
+
+    async def _damage_at_rest(self) -> None:
+        """While things go wrong there is rarely a moment at which a disk can be spared; now there is."""
+        possible = [each for each in self._machines if self._is_dispensable(each)]
+        if not possible:
+            return
+        machine = self._damaged or self._chance.choice(possible)
+        for _ in range(_DAMAGES_AT_REST):
+            give_up_at = trio.current_time() + 5 + 10 * self._tick_s()
+            while not self._can_spare_disk(machine):
+                if trio.current_time() > give_up_at:
+                    return
+                await trio.sleep(0.02)
+            self._disturb()
+            self._counts["fault damage"] += 1
+            machine.kill(with_machine=self._chance.random() < 0.5)
+            spoil = flip_bit if self._chance.random() < 0.5 else damage
+            self._spoil(machine, spoil(machine.disk, self._chance))
+            machine.start()
+            await trio.sleep(self._chance.uniform(0.1, 2) + 2 * self._tick_s())
 
     def _mend_all(self) -> None:
         self._trace("faults", "are over")
@@ -330,20 +355,22 @@ class Faults:
     def _can_spare_disk(self, machine: Machine) -> bool:
         """Does every other voter have on disk all that was ever logged, and no epoch but that one's?
 
-        Nothing less will do. What another lacks may be committed because this machine had it, and with the
-        disk go the promises about epochs. Nor may it be a quorum alone: it would lead an empty tree; nor be
-        needed for every quorum: if it refuses to start, there is no leader to take everything from.
+        Nothing less will do: what another lacks may be committed because this machine had it, and with the
+        disk go the promises about epochs.
         """
-        ensemble = first_members(self._scenario)
-        verifier, others = verifier_of(ensemble), ensemble.voters - {machine.server_id}
-        if verifier.contains_quorum([machine.server_id]) or not verifier.contains_quorum(others):
-            return False
         last_zxid = max(self._checker.logged, default=0)
-        return all(
+        return self._is_dispensable(machine) and all(
             each.has_durably(last_zxid)
             for each in self._machines
-            if each is not machine and each.server_id in ensemble.voters
+            if each is not machine and each.server_id in self._ensemble.voters
         )
+
+    def _is_dispensable(self, machine: Machine) -> bool:
+        """It must not be a quorum alone: it would lead an empty tree; nor be needed for every quorum: if it
+        refuses to start, there is no leader to take everything from."""
+        others = self._ensemble.voters - {machine.server_id}
+        is_alone = self._verifier.contains_quorum([machine.server_id])
+        return not is_alone and self._verifier.contains_quorum(others)
 
     def _disk_error(self) -> None:
         operation = self._chance.choice(("write_at", "sync", "sync", "create", "rename", "sync_directory"))

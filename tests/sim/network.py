@@ -135,7 +135,7 @@ class Pipe:
 
     def link_restored(self) -> None:
         segments, self.held = self.held, []
-        if segments and not self.is_broken and not self.is_silent:
+        if segments and not self.is_silent:  # also if nobody reads there any more: it finds out
             now = self.network.clock.now()
             shortest, longest = RETRANSMISSION_S
             if self.network.retransmits_late:  # the pause between two tries doubles each time
@@ -162,9 +162,13 @@ class Pipe:
             self.writers.unpark_all()
         return data
 
+    def tell_waiting_sender(self) -> None:
+        """Nobody will read here. Who has filled the window sends nothing more, but asks for room."""
+        if self.unread_bytes >= WINDOW_BYTES and not self.is_silent:
+            self.on_refused()
+
     def fail(self) -> None:
         self.is_broken = True
-        self.held.clear()
         self.arrived.clear()
         self.wake_reader()
         self.writers.unpark_all()
@@ -200,6 +204,9 @@ class VirtualStream(trio.abc.HalfCloseableStream):
             await self.wait_send_all_might_not_block()
         if data:
             pipe.send(bytes(data))
+
+    def direct(self) -> "DirectEnd":
+        return DirectEnd(self)
 
     async def wait_send_all_might_not_block(self) -> None:
         self._check()
@@ -277,6 +284,27 @@ class VirtualStream(trio.abc.HalfCloseableStream):
         await trio.lowlevel.checkpoint_if_cancelled()
 
 
+class DirectEnd:
+    """Meets quorum.learner_links.Direct: takes what fits into the window, at once."""
+
+    def __init__(self, stream: VirtualStream) -> None:
+        self._stream = stream
+
+    def send(self, data: bytes) -> int:
+        stream, pipe = self._stream, self._stream.outgoing
+        stream.host.check_alive()
+        if stream.is_closed or stream.is_reset:
+            raise BrokenPipeError(errno.EPIPE, "this stream is no more")
+        size = min(len(data), WINDOW_BYTES - pipe.unread_bytes)
+        if size <= 0:
+            raise BlockingIOError(errno.EAGAIN, "the window is full")
+        pipe.send(data if size == len(data) else data[:size])
+        return size
+
+    def close(self) -> None:
+        """The stream itself is closed by whoever has it."""
+
+
 class Connection:
     """Both ends."""
 
@@ -315,7 +343,7 @@ class Connection:
             sender.host.network.unanswered.setdefault(sender.outgoing.target, []).append(sender)
             return
         clock = self.network.clock
-        if sender.incoming.link.cuts:  # it tries again, and is told again
+        if sender.incoming.link.cuts or sender.outgoing.link.cuts:  # it tries again, and is told again
             clock.call_later(RETRANSMISSION_S[1], partial(self._refused, sender))
         else:
             clock.call_later(
@@ -328,6 +356,8 @@ class Connection:
             end.is_reset = True
             end.outgoing.fail()
             end.incoming.fail()
+        for end in ends:
+            end.incoming.tell_waiting_sender()
 
     def disturb(self, until: float) -> None:
         """Whoever watches is not to expect much of these two until then."""
@@ -436,6 +466,7 @@ class HostNetwork:
                 stream.is_closed = True
                 stream.outgoing.is_silent = True
                 stream.incoming.is_reader_gone = True
+                stream.incoming.tell_waiting_sender()
             else:
                 stream.close()
             stream.incoming.wake_reader()
@@ -471,9 +502,9 @@ class VirtualNetwork:
         return host
 
     def kill(self, name: str, *, with_machine: bool) -> None:
-        self.hosts[name].die(with_machine=with_machine)
         if with_machine:
             self._down[name] = None
+        self.hosts[name].die(with_machine=with_machine)
 
     def is_down(self, name: str) -> bool:
         return name in self._down

@@ -87,6 +87,21 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
             checker.check_role(machine.name, replica.last_zxid, nodes_of(replica.tree))
         return original(replica, *args, **named)
 
+    def check_saving(replica: Replica, why: str) -> None:
+        """Recovery replays the log over a snapshot: what is taken back must not have got into one."""
+        machine = here()
+        if machine is not None and replica._saving.locked():
+            checker.note(f"{machine.name} saves its tree while {why}")
+
+    def logged_unapplied(original: Callable[..., Any], replica: Replica) -> Any:
+        check_saving(replica, "it applies what may never be committed")
+        return original(replica)
+
+    async def begin_restore(original: Callable[..., Any], replica: Replica) -> Any:
+        restoring = await original(replica)
+        check_saving(replica, "it takes over a leader's")
+        return restoring
+
     async def adopt_snapshot(original: Callable[..., Any], replica: Replica) -> None:
         machine = here()
         if machine is None:
@@ -99,6 +114,7 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
         machine.adopted_snapshot(before, replica.tree.last_zxid)
 
     def load(original: Callable[..., Any], replica: Replica, *args: object) -> None:
+        check_saving(replica, "it loads it from its disk")
         original(replica, *args)
         machine = here()
         if machine is not None:
@@ -151,6 +167,8 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
         _wrapped(Replica, "lead", lead),
         _wrapped(Replica, "learn", learn),
         _wrapped(Replica, "adopt_snapshot", adopt_snapshot),
+        _wrapped(Replica, "_logged_unapplied", logged_unapplied),
+        _wrapped(Replica, "begin_restore", begin_restore),
         _wrapped(Standalone, "order", order),
     ):
         yield

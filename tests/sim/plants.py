@@ -11,6 +11,7 @@ proves nothing.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from copy import copy
 from typing import Any
 
 import attrs
@@ -506,19 +507,20 @@ def _(original: Planted, pipeline: LearningPipeline, connection: Any, xid: int, 
 
 
 @plant("multi-not-atomic", (Preparer, "_take_back"))
-def _(original: Planted, preparer: Preparer, undo: Any, changes: int, digest: int) -> None:
+def _(original: Planted, preparer: Preparer, undo: Any, digest: int) -> None:
     """What a multi that fails had prepared is not taken back: the next request is judged by it."""
-    if changes > 1:
+    if len(undo) > 1:
         preparer.digest = digest
     else:
-        original(preparer, undo, changes, digest)
+        original(preparer, undo, digest)
 
 
-@plant("sequence-numbers-used-again", (Preparer, "_from_tree"))
+@plant("sequence-numbers-used-again", (Preparer, "_get"))
 def _(original: Planted, preparer: Preparer, path: bytes) -> Any:
     """The number of a sequential node is how many children there are, not how many there have been."""
     change = original(preparer, path)
-    if change.creates > change.children:
+    if change.zxid != preparer.zxid and change.creates > change.children:
+        change = copy(change)
         change.creates = max(change.children, change.creates - 1)
     return change
 

@@ -32,6 +32,7 @@ FAULTS = (
 )
 # Thought of later, and drawn apart from the others, so that a seed still stands for what it stood for.
 LATER_FAULTS = ("crash_in_recovery", "blackout_in_disk", "disk_unable", "purge", "stalled_leader")
+TOLD_PER_S_MAX = 300  # requests of all clients, times the servers: what a simulated second costs
 STANDALONE_FAULTS = tuple(
     fault for fault in FAULTS if fault not in ("kill_all", "power_loss_all", "partition", "isolate")
 )
@@ -133,11 +134,12 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenari
         }
     if is_ensemble and (snapshot_write_s or newer.random() < share):
         faults += ("deposed",)
+    observers = chance.choice((0, 0, 0, 1, 2)) if is_ensemble else 0
     return Scenario(
         seed=seed,
         duration_s=duration_s,
         voters=voters,
-        observers=chance.choice((0, 0, 0, 1, 2)) if is_ensemble else 0,
+        observers=observers,
         clients=clients,
         tick_ms=tick_ms,
         snap_count=min(chance.choice((10, 50, 200, 2000)), 50 if snapshot_write_s else 2000),
@@ -161,18 +163,21 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenari
         faults=faults,
         fault_every_s=chance.choice((0.5, 1.5, 4, 10)),
         leader_bias=chance.choice((0.0, 0.3, 0.8)),
-        habits=tuple(
-            attrs.evolve(
-                habits := _draw_habits(
-                    chance, tick_ms, reconfigures=0.05 if is_reconfigured and not number else 0.0
-                ),
-                cuts_off=0.15 if later.random() < 0.2 else habits.cuts_off,
-                watches_for_good=more.choice((0.0, 0.0, 0.02, 0.1)),
-                containers=0.3 if reaps else 0.0,
-                lingers=lingers,
-                accepts_read_only=has_local_sessions and number % 2 == 0,
-            )
-            for number in range(clients)
+        habits=_slowed_down(
+            voters + observers,
+            [
+                attrs.evolve(
+                    habits := _draw_habits(
+                        chance, tick_ms, reconfigures=0.05 if is_reconfigured and not number else 0.0
+                    ),
+                    cuts_off=0.15 if later.random() < 0.2 else habits.cuts_off,
+                    watches_for_good=more.choice((0.0, 0.0, 0.02, 0.1)),
+                    containers=0.3 if reaps else 0.0,
+                    lingers=lingers,
+                    accepts_read_only=has_local_sessions and number % 2 == 0,
+                )
+                for number in range(clients)
+            ],
         ),
         clock_drift=later.choice((0.0, 0.0001, 0.01)),
         retransmits_late=later.random() < 0.3,
@@ -203,6 +208,14 @@ def _draw_groups(chance: Random, voters: int) -> tuple[str, ...]:
         *(f"group.{group}={':'.join(names)}" for group, names in members.items()),
         *(f"weight.{server}={weight}" for server, weight in weight_of.items()),
     )
+
+
+def _slowed_down(servers: int, habits: list[Habits]) -> tuple[Habits, ...]:
+    """Let clients think longer where there are many, who ask for much, and many servers: a few seeds would
+    take most of the time of all, and find no more than others do."""
+    told_per_s = servers * sum((1 + each.pipelined_max) / 2 / each.think_s for each in habits)
+    slower = max(1.0, told_per_s / TOLD_PER_S_MAX)
+    return tuple(attrs.evolve(each, think_s=each.think_s * slower) for each in habits)
 
 
 def _draw_habits(chance: Random, tick_ms: int, *, reconfigures: float) -> Habits:

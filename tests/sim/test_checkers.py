@@ -1,5 +1,7 @@
 """What servers must not do is noticed: with sessions, writes that come late, and what is on their disks."""
 
+from contextlib import suppress
+
 import pytest
 
 from jute.client_records import DeleteRequest
@@ -7,7 +9,7 @@ from jute.errors import BadArguments, NoNode, SessionMoved
 from jute.opcodes import OpCode
 from jute.record import encode
 from jute.txn_records import CloseSessionTxn, CreateSessionTxn, ErrorTxn, TxnHeader
-from tests.sim.checkers import STANDALONE_EPOCH, Checker, Conversation, Request
+from tests.sim.checkers import STANDALONE_EPOCH, Checker, Conversation, Request, Violation
 from tests.sim.model import Node
 
 SESSION, TIMEOUT_S = 0x1001, 10.0
@@ -115,3 +117,21 @@ def test_what_was_cut_off_a_log_is_gone() -> None:
     assert not checker.violations
     checker.log_cut("s1", 5, {4, 5, 6})
     assert len(checker.violations) == 1
+
+
+@pytest.mark.parametrize(("clock_drift", "violations"), [(0.0, 1), (0.01, 0)])
+def test_a_session_may_be_refused_a_little_early_where_clocks_run_fast(
+    clock_drift: float, violations: int
+) -> None:
+    """Its timeout is over by the leader's clock, not yet by ours."""
+    now = 5.0
+    checker = Checker(lambda: now, lambda: None, clock_drift=clock_drift)
+    zxid, timeout_ms = 0x1_0000_0001, int(1000 * TIMEOUT_S)
+    header = TxnHeader(client_id=SESSION, cxid=0, zxid=zxid, time=0, type=OpCode.CREATE_SESSION)
+    checker.server_applied("s1", encode(header) + encode(CreateSessionTxn(timeout_ms)))
+    checker.session_opened("c1", "s1", SESSION, timeout_ms, 5.0)
+    checker.disturbed_at = -100.0
+    now = 5.0 + TIMEOUT_S - 0.05
+    with suppress(Violation):
+        checker.session_refused(SESSION)
+    assert len(checker.violations) == violations

@@ -229,6 +229,7 @@ def measure(kind: Kind, how: How, count: int, watches: int) -> dict[str, object]
             "median s": round(median(waits), 3),
             "last s": round(waits[-1], 3),
             **longest_holds(servers),
+            "RSS MB": [round(server.rss_bytes / 1e6) for server in servers],
         }
 
 

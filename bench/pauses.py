@@ -1,7 +1,8 @@
 """What a neighbour feels while one client, or a crowd, does the dearest thing it can.
 
-The neighbour reads and writes at a steady rate, in a process of its own: the load generator. Its longest wait
-and its p99 while the cause lasts are the figures, beside those with the Java server.
+The neighbour reads and writes at a steady rate, in a process of its own: the load generator. Meanwhile the
+cause, one frame or one event, happens once. The figures, beside those with the Java server, are the
+neighbour's longest wait and its p99 while the cause lasts, and its p99 over the whole run of ten seconds.
 """
 
 import socket
@@ -298,25 +299,38 @@ def measure_pauses(kinds: Sequence[Kind], pauses: Sequence[Pause], plan: Plan) -
     rounds: list[Round] = [{} for _ in kinds]
     for cause in dict.fromkeys(pause.cause for pause in pauses):
         for kind, measured in zip(kinds, rounds, strict=True):
-            latencies, failure = measure_cause(kind, CAUSES[cause], plan)
+            felt, failure = measure_cause(kind, CAUSES[cause], plan)
             for pause in pauses:
                 if pause.cause == cause and failure:
                     measured[pause.name] = Sample(failure=failure)
                 elif pause.cause == cause:
+                    latencies = felt.over_all if pause.is_of_all else felt.meanwhile
                     measured[pause.name] = figure_sample(latencies.percentile_us(pause.percentile) / 1000)
-            longest_ms = latencies.percentile_us(100) / 1000
-            click.echo(f"pause: {cause}: {kind} {failure or f'{longest_ms:.1f} ms'}", err=True)
+            click.echo(f"pause: {cause}: {kind} {failure or felt}", err=True)
     return rounds
 
 
-def measure_cause(kind: Kind, cause: Cause, plan: Plan) -> tuple[Histogram, str]:
+@attrs.frozen
+class Felt:
+    """The latencies of a neighbour while a cause lasted, and over the whole run."""
+
+    meanwhile: Histogram = attrs.field(factory=Histogram)
+    over_all: Histogram = attrs.field(factory=Histogram)
+
+    def __str__(self) -> str:
+        longest_ms, p99_ms = (self.meanwhile.percentile_us(percent) / 1000 for percent in (100, 99))
+        all_ms = self.over_all.percentile_us(99) / 1000
+        return f"longest {longest_ms:.1f} ms, p99 {p99_ms:.1f} ms, of all {all_ms:.1f} ms"
+
+
+def measure_cause(kind: Kind, cause: Cause, plan: Plan) -> tuple[Felt, str]:
     with ExitStack() as over:
         server = over.enter_context(fresh_server(kind, plan.snap_count))
         server.start()
         try:
             act = cause(server, over, plan)
         except (OSError, LoadFailed) as failed:
-            return Histogram(), f"the cause could not be prepared: {failed}"
+            return Felt(), f"the cause could not be prepared: {failed}"
         neighbour = Neighbour(server, min(NEIGHBOUR_SECONDS_MAX, 2 + plan.pause_seconds))
         thread = threading.Thread(target=neighbour.run)
         thread.start()
@@ -326,12 +340,13 @@ def measure_cause(kind: Kind, cause: Cause, plan: Plan) -> tuple[Histogram, str]
             act()
             ended = time.monotonic()
         except (OSError, LoadFailed) as failed:
-            return Histogram(), f"the cause failed: {failed}"
+            return Felt(), f"the cause failed: {failed}"
         finally:
             thread.join()
         if neighbour.result is None:
-            return Histogram(), neighbour.failure
-        return during(neighbour.result, began - WINDOW_SECONDS, ended + 0.5), ""
+            return Felt(), neighbour.failure
+        meanwhile = during(neighbour.result, began - WINDOW_SECONDS, ended + 0.5)
+        return Felt(meanwhile, neighbour.result.latencies), ""
 
 
 def during(result: LoadResult, began: float, ended: float) -> Histogram:

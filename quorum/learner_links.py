@@ -9,6 +9,7 @@ batches: all packets that one read of the stream completed.
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol, runtime_checkable
 
 import trio
 
@@ -22,6 +23,22 @@ _RECEIVE_BYTES = 256 << 10
 # A learner that takes nothing for so long that this much waits for it is let go: it can come back and be
 # brought up to date from the log.
 QUEUED_BYTES_MAX = 256 << 20
+
+
+class Direct(Protocol):
+    """The way into a connection without waiting, as a socket that does not block offers it."""
+
+    def send(self, data: bytes, /) -> int:
+        """Take some of the data; returns how much. Raises OSError if it takes none."""
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class HasDirect(Protocol):
+    """A stream without a socket that can be sent to without waiting: a simulated one."""
+
+    def direct(self) -> Direct: ...
 
 
 class LearnerLink:
@@ -39,7 +56,7 @@ class LearnerLink:
         self._scan = IdsScan()  # of the packet that is not all there yet
         self._queue: list[bytes] = []
         self.queued_bytes = 0
-        self._direct: socket.socket | None = None  # the stream's own socket, from the first flush on
+        self._direct: Direct | None = None  # the stream's own socket, from the first flush on
         self._is_direct_known = False
         self._is_sending = False
         self._wake = trio.lowlevel.ParkingLot()
@@ -135,7 +152,7 @@ class LearnerLink:
         self._is_flush_wanted = True
         self._wake.unpark()
 
-    def _send_on_the_spot(self, direct: socket.socket) -> None:
+    def _send_on_the_spot(self, direct: Direct) -> None:
         data = b"".join(self._queue)
         try:
             sent = direct.send(data)
@@ -202,9 +219,11 @@ class LearnerLink:
         await trio.aclose_forcefully(self.stream)
 
 
-def _same_socket(stream: trio.abc.Stream) -> socket.socket | None:
+def _same_socket(stream: trio.abc.Stream) -> Direct | None:
     """The socket under the stream, to be used without waiting; None if it has none, or no more files may be
     open: then everything is sent by the task."""
+    if isinstance(stream, HasDirect):
+        return stream.direct()
     if not isinstance(stream, trio.SocketStream):
         return None
     try:

@@ -36,6 +36,8 @@ IDS_MAX = 100  # of a connection
 ID_CHARACTERS_MAX = 64 << 10  # of all of them
 _ADDRESS_CHARACTERS_MAX = 8192  # zeros may lead any number, so none is too long to be an address
 _JUDGED_MAX = 1024
+_REDACTED_MAX = 32  # ACLs that are kept as most may see them
+_REDACTED_BYTES_MAX = 128 << 10  # of each
 
 
 def encode_acl(entries: Sequence[Entry]) -> bytes:
@@ -159,6 +161,7 @@ class AccessRules:
     skip_acl: bool = False
     _indexes: AclIndexes = attrs.field(factory=AclIndexes, init=False, eq=False)
     _judged: "Judged" = attrs.field(factory=lambda: Judged(), init=False, eq=False)
+    _redacted: dict[bytes, bytes] = attrs.field(factory=dict, init=False, eq=False)
 
     def permits(self, acl: bytes, wanted: int, ids: AuthIds) -> bool:
         """Whether these ids hold one of the wanted bits; an empty ACL permits everything."""
@@ -245,9 +248,18 @@ class AccessRules:
         """The ACL as getACL shows it: without ADMIN, password hashes are hidden."""
         if self.permits(acl, Perms.ADMIN, ids):
             return acl
-        entries = entries_of(acl)
-        self._indexes.entries_read += len(entries)
-        return encode_acl([(p, s, _hide_hash(name) if s == "digest" else name) for p, s, name in entries])
+        shown = self._redacted.get(acl)
+        if shown is None:
+            entries = entries_of(acl)
+            self._indexes.entries_read += len(entries)
+            shown = encode_acl(
+                [(p, s, _hide_hash(name) if s == "digest" else name) for p, s, name in entries]
+            )
+            if len(acl) <= _REDACTED_BYTES_MAX:
+                if len(self._redacted) >= _REDACTED_MAX:
+                    self._redacted.clear()
+                self._redacted[acl] = shown
+        return shown
 
     def client_infos(self, ids: AuthIds) -> tuple[ClientInfo, ...]:
         """What whoAmI tells: the user of every id, empty where no scheme can say."""

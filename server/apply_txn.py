@@ -5,7 +5,8 @@ meet its own effect (NodeExists, NoNode): that is expected there and changes onl
 Held by tests/server/test_apply_txn.py::test_replaying_a_suffix_twice_changes_nothing.
 
 A transaction of many operations, or the end of a session with many ephemerals, is applied in slices
-(`LongApplication`); that nobody sees the tree between two of them is for the pipeline to see to.
+(`LongApplication`). Between two of them the tree keeps what readers may see: the state before
+(`DataTree.before`). Whoever drives it calls `finish` when the change may be seen.
 """
 
 from contextlib import suppress
@@ -15,7 +16,8 @@ from typing import Final
 from librt.strings import BytesWriter, write_i32_be
 
 from jute.errors import NodeExists, NoNode, RuntimeInconsistency, SessionMoved, ZkError
-from server.data_tree import STAT_BYTES, DataTree
+from server.changes import Change
+from server.data_tree import CREATES_MAX, STAT_BYTES, DataTree
 from server.paths import parent_of
 from server.slices import CODEC_STEPS, ENTRY_STEPS, OPERATION_STEPS, depth_steps
 from server.txns import (
@@ -31,6 +33,7 @@ from server.txns import (
     MULTI,
     RECONFIG,
     SET_ACL,
+    SET_DATA,
     Args,
     Txn,
     TxnReader,
@@ -39,6 +42,7 @@ from server.txns import (
 _MULTI_HEADER: Final = Struct(">i?i")
 _MULTI_ERROR: Final = Struct(">i?ii")
 _NOWHERE: Final = -1
+_INSTALLABLE: Final = CREATES | DELETES | {SET_DATA}
 _MULTI_END: Final = _MULTI_HEADER.pack(-1, True, -1)
 
 
@@ -50,6 +54,8 @@ def apply_txn(tree: DataTree, txn: Txn) -> tuple[int, bytes]:
             body = _apply_multi(tree, txn)
         elif type_ == ERROR:
             err = txn.args[0]
+        elif txn.changes and _is_installable(tree, type_, txn.changes):
+            body = _install(tree, type_, txn.changes)
         else:
             body = _apply_one(tree, type_, txn.args, txn)
     except ZkError as failure:
@@ -62,7 +68,7 @@ def apply_txn(tree: DataTree, txn: Txn) -> tuple[int, bytes]:
 class LongApplication:
     """A transaction that is applied in slices: taken apart first, if it is not yet, then applied.
 
-    `err` and `body` are there once `go_on` has returned True.
+    Once `is_whole`, `finish` makes `err` and `body`, and the change visible.
     """
 
     __slots__ = (
@@ -75,6 +81,7 @@ class LongApplication:
         "_tree",
         "body",
         "err",
+        "is_whole",
         "txn",
     )
 
@@ -83,6 +90,7 @@ class LongApplication:
         self.txn = txn
         self.err = 0
         self.body = b""
+        self.is_whole = False
         self._at = 0
         self._failed_at = _NOWHERE  # which operation of a multi failed when it was prepared
         self._results: list[bytes] = []
@@ -101,7 +109,11 @@ class LongApplication:
         txn, tree = self.txn, self._tree
         if txn.type == CLOSE_SESSION:
             tree.session_timeouts_ms.pop(txn.session, None)
-            self._members = list(dict.fromkeys([*(txn.args[0] or ()), *tree.ephemerals.get(txn.session, ())]))
+            owned = tree.ephemerals.get(txn.session, {})
+            if txn.args[0] is None:
+                self._members = list(owned)
+            else:
+                self._members = list(dict.fromkeys([*txn.args[0], *owned]))
         else:
             self._members = txn.args
             for at, operation in enumerate(txn.args):
@@ -111,17 +123,17 @@ class LongApplication:
             if self._failed_at != _NOWHERE and txn.args[self._failed_at][1][0] == SessionMoved.code:
                 self.err, self._members = SessionMoved.code, []
 
-    def go_on(self, steps_max: int) -> tuple[bool, int]:
-        """Do some of it; returns whether that was the rest, and the steps it took."""
+    def go_on(self, steps_max: int) -> int:
+        """Do some of it; returns the steps it took."""
         steps = 0
         if self._reader is not None:
             steps = self._take_apart(self._reader, steps_max)
         if self._reader is None and steps < steps_max:
+            self._tree.begin_batch()
             steps += self._apply(steps_max - steps)
-            if self._at == len(self._members):
-                self._finish()
-                return True, steps
-        return False, steps
+            self._tree.end_batch()
+            self.is_whole = self._at == len(self._members)
+        return steps
 
     def _take_apart(self, reader: TxnReader, steps_max: int) -> int:
         txn, steps, entries_before = self.txn, 0, reader.acl_entries
@@ -157,7 +169,8 @@ class LongApplication:
                 steps += OPERATION_STEPS + depth_steps(member)
         return steps
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """All is applied, and all are told: from now on this is what readers see."""
         if self.txn.type == MULTI and not self.err:
             self._results.append(_MULTI_END)
             self.body = b"".join(self._results)
@@ -173,6 +186,36 @@ def takes_long(tree: DataTree, txn: Txn, operations_max: int) -> bool:
     if txn.type == CLOSE_SESSION:
         return len(txn.args[0] or ()) + len(tree.ephemerals.get(txn.session, ())) > operations_max
     return len(txn.args) > operations_max
+
+
+def _is_installable(tree: DataTree, type_: int, changes: list[Change]) -> bool:
+    """Whether what was prepared can take its place in the tree as it is.
+
+    Not below /zookeeper, where nodes change by themselves meanwhile, and not where a count sticks at its
+    maximum. While the tree keeps its own digest it computes all it is given: that is how it is checked.
+    """
+    return (
+        type_ in _INSTALLABLE
+        and not tree.tracks_digest
+        and changes[-1].creates <= CREATES_MAX
+        and not changes[0].path.startswith(b"/zookeeper/")
+    )
+
+
+def _install(tree: DataTree, type_: int, changes: list[Change]) -> bytes:
+    """Apply a transaction that was prepared against this very tree: the results are there already.
+
+    Held by tests/server/test_busy_server.py (computed, the tree is the same) and test_installing.py.
+    """
+    if type_ == SET_DATA:
+        return tree.install_data(changes[0])[-STAT_BYTES:]
+    node, parent = changes
+    if type_ in CREATES:
+        tree.install_node(node, parent)
+        assert node.body is not None
+        return _created_reply(type_, node.path, node.body)
+    tree.install_deletion(node, parent)
+    return b""
 
 
 def _apply_one(tree: DataTree, type_: int, args: Args, txn: Txn) -> bytes:
@@ -203,6 +246,10 @@ def _apply_create(tree: DataTree, type_: int, args: Args, txn: Txn) -> bytes:
     except NodeExists:  # replayed: the parent may have been saved before the node was
         tree.note_create(parent_of(path), parent_cversion, txn.zxid)
         raise
+    return _created_reply(type_, path, body)
+
+
+def _created_reply(type_: int, path: bytes, body: bytes) -> bytes:
     reply = BytesWriter()
     write_i32_be(reply, len(path))
     reply.write(path)
@@ -215,8 +262,10 @@ def _close_session(tree: DataTree, txn: Txn) -> None:
     """Delete what the transaction names, then whatever else the session owns here."""
     tree.session_timeouts_ms.pop(txn.session, None)
     named, owned = txn.args[0] or (), tree.ephemerals.get(txn.session, ())
+    tree.begin_batch()
     for path in dict.fromkeys([*named, *owned]):
         _delete_ephemeral(tree, path, txn.zxid)
+    tree.end_batch()
 
 
 def _delete_ephemeral(tree: DataTree, path: bytes, zxid: int) -> None:
@@ -226,8 +275,12 @@ def _delete_ephemeral(tree: DataTree, path: bytes, zxid: int) -> None:
 
 def _apply_multi(tree: DataTree, txn: Txn) -> bytes:
     """All operations or none: one error among them makes every result an error."""
-    failed = any(type_ == ERROR for type_, _ in txn.args)
-    results = _failed_results(txn) if failed else _operation_results(tree, txn)
+    if any(type_ == ERROR for type_, _ in txn.args):
+        results = _failed_results(txn)
+    else:
+        tree.begin_batch()
+        results = _operation_results(tree, txn)
+        tree.end_batch()
     return b"".join(results) + _MULTI_END
 
 

@@ -273,6 +273,19 @@ class Peer:
         return count > 0 and self.discarded_bytes <= LINGER_BYTES
 
 
+class Nobody:
+    """The handle of a connection that is over."""
+
+    def wants_flush(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+_NOBODY: Final = Nobody()
+
+
 class PlainFront:
     """All plain connections of one listener, in one task over an epoll set.
 
@@ -473,6 +486,7 @@ class PlainFront:
     def _close(self, peer: Peer) -> None:
         self.pipeline.steps += ACCEPT_STEPS
         peer.fd = -1
+        peer.connection.handle = _NOBODY  # so that no circle of the two is left behind
         peer.sock.close()  # leaves the epoll set by itself
         address = peer.connection.address
         self._by_address[address] -= 1

@@ -25,6 +25,7 @@ of what all clients together have not taken and that is beyond triokeeper.unsent
 """
 
 from collections import deque
+from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -66,11 +67,13 @@ from server.read_requests import (
     get_data,
     multi_read,
 )
+from server.reads_meanwhile import READS_MEANWHILE, read_before
 from server.slices import (
     AUTHENTICATION_STEPS,
     BYTES_PER_STEP,
     CONNECT_STEPS,
     FRAME_STEPS,
+    LINE_STEPS,
     REFUSAL_STEPS,
     SEARCHED_PER_STEP,
     WORD_STEPS,
@@ -164,15 +167,14 @@ FOUR_LETTER_WORDS: Final = {
 _INT: Final = Struct(">i")
 _REPLY: Final = Struct(">iiqi")  # frame length, xid, zxid, error
 _PING_XID: Final = -2
-_PING_FRAME: Final = Struct(">iii").pack(8, _PING_XID, _PING)
 _NULL_TOKEN: Final = b"\xff\xff\xff\xff"
 
 # In fifo: the mark of a write in flight, and a read that waits behind one: xid, opcode, body, ids, arrival.
 _Waiting = tuple[int, int, bytes, AuthIds, int]
 
 
-# A write that is committed, as write_committed takes it: xid, opcode, zxid, error, body, elapsed ms.
-_Committed = tuple[int, int, int, int, bytes, int]
+# A sync that waits for its turn: xid, opcode, error, body, elapsed ms.
+_LateSync = tuple[int, int, int, bytes, int]
 
 
 class Handle(Protocol):
@@ -189,13 +191,16 @@ class ClientConnection:
     """What the server knows about one client; see the top of this file."""
 
     __slots__ = (
-        "_late",
+        "_has_said",
         "_late_events",
+        "_late_syncs",
         "_long_read_xid",
         "_needed_bytes",
         "_needs_auth",
         "_tail",
+        "_word",
         "address",
+        "asks_for_long",
         "asks_read_only",
         "closes_after_flush",
         "established_ms",
@@ -230,6 +235,7 @@ class ClientConnection:
         "session_id",
         "state",
         "timeout_ms",
+        "told_zxid",
         "unsent_bytes",
         "watched",
     )
@@ -260,7 +266,11 @@ class ClientConnection:
         self.long_read: LongRead | None = None  # that takes several slices
         self._long_read_xid = 0
         self._late_events: list[bytes] = []  # of changes that its reply does not show
-        self._late: list[_Committed] = []  # writes that are committed, behind it
+        self._late_syncs: list[_LateSync] = []  # behind it; no write of ours is applied before its reply
+        self._word: Iterator[str] | None = None  # four letters, the rest of the answer to them
+        self._has_said = False  # a part of it
+        self.asks_for_long = False  # transactions that take many slices: it has done so before
+        self.told_zxid = 0  # of the last transaction that was applied in slices and told here
         self.expected_bytes = 0  # of replies to the reads in fifo, about; forgotten when it is empty
         self._tail = bytearray()
         self._needed_bytes = 4
@@ -287,7 +297,7 @@ class ClientConnection:
             data = bytes(self._tail)
             self._tail.clear()
         if self.state == OPEN and not self.is_paused:
-            used = self._serve(data) if self.pipeline.applying is None else self._serve_pings(data)
+            used = self._serve(data)
         elif self.state == FRESH and not self.is_paused:
             used = self._begin(data)
         else:
@@ -299,6 +309,10 @@ class ClientConnection:
         """What made us pause is over: go on with the input that waits."""
         if self.is_paused and (self.state == OPEN or self.state == FRESH) and self.long_read is None:
             self.is_paused = False
+            if self.fifo and self.fifo[0] is not None:
+                self._serve_waiting()
+                if self.is_paused or self.state == CLOSED:
+                    return
             self.handle.resume_reading()
             self._needed_bytes = 0
             self.received(b"")
@@ -324,7 +338,7 @@ class ClientConnection:
         length, xid, op = 8, 0, 0
         frame_bytes_max: int = pipeline.limits.frame_bytes_max
         steps_max: int = slices.STEPS_PER_SLICE
-        fifo = self.fifo
+        fifo, is_meanwhile = self.fifo, pipeline.applying is not None
         self._needed_bytes = 4
         while size - at >= 12:
             length = read_i32_be(data, at)
@@ -336,6 +350,9 @@ class ClientConnection:
                 break
             xid = read_i32_be(data, at + 4)
             op = read_i32_be(data, at + 8)
+            if is_meanwhile and not self._serves_meanwhile(op, length):
+                self._hold()
+                break
             count += 1
             pipeline.steps += FRAME_STEPS
             if length > SEARCHED_PER_STEP:
@@ -343,9 +360,13 @@ class ClientConnection:
             if self._needs_auth and op not in _AUTHENTICATION:
                 self._refuse_unauthenticated(xid)
             elif op in READ_OPS and not fifo:
-                self._answer_read(op, xid, data, at + 12, end)
+                if not self._answer_read(op, xid, data, at + 12, end):
+                    count -= 1
+                    self._hold()
+                    break
             elif op == _PING and not fifo:
-                self._send(_REPLY.pack(16, _PING_XID, pipeline.tree.last_zxid, 0))
+                zxid = max(pipeline.tree.last_zxid, self.told_zxid)  # an event may have been ahead of it
+                self._send(_REPLY.pack(16, _PING_XID, zxid, 0))
             elif pipeline.preparing is not None and op not in _UNHINDERED:
                 count -= 1
                 self._hold()
@@ -376,19 +397,17 @@ class ClientConnection:
             self.close()
         return at
 
-    def _serve_pings(self, data: bytes) -> int:
-        """Answer the pings in front; all else waits until a transaction is whole. Returns the bytes used."""
-        at = 0
-        while not self.fifo and data.startswith(_PING_FRAME, at):
-            self._send(_REPLY.pack(16, _PING_XID, self.pipeline.tree.last_zxid, 0))
-            at += len(_PING_FRAME)
-            self._count_batch(1, 1, _PING_XID, _PING)
-        self._needed_bytes = 0
-        if at:
-            self.touch()
-        if at < len(data):
-            self._hold()
-        return at
+    def _serves_meanwhile(self, op: int, length: int) -> bool:
+        """Whether a request is served before the transaction that is being applied is whole."""
+        pipeline, applying = self.pipeline, self.pipeline.applying
+        assert applying is not None
+        if op == _PING and not self.fifo:
+            return True
+        if self._needs_auth or pipeline.tree.before is None or self.told_zxid == applying.done[0].zxid:
+            return False
+        if op in WRITES:
+            return pipeline.takes_meanwhile(op, length)
+        return op in READS_MEANWHILE or op == _PING
 
     def _wait_for_next_slice(self) -> None:
         """A frame may hold little, and many frames much."""
@@ -400,11 +419,20 @@ class ClientConnection:
         self.pause()
         self.pipeline.hold(self)
 
-    def _answer_read(self, op: int, xid: int, data: bytes, at: int, end: int) -> None:
-        """The commonest are called by name: compiled, that takes a fifth of a call through a table."""
+    def _answer_read(self, op: int, xid: int, data: bytes, at: int, end: int) -> bool:
+        """Answer a read, at once or in slices; False if it has to wait until a transaction is whole.
+
+        The commonest are called by name: compiled, that takes a fifth of a call through a table.
+        """
         pipeline = self.pipeline
         try:
-            if op == _GET_DATA:
+            if pipeline.applying is not None:
+                before = pipeline.tree.before
+                found = None if before is None else read_before(self, before, op, data, at, end)
+                if found is None:
+                    return False
+                body = found
+            elif op == _GET_DATA:
                 body = get_data(self, data, at, end)
             elif op == _EXISTS:
                 body = exists(self, data, at, end)
@@ -412,24 +440,24 @@ class ClientConnection:
                 body = get_children2(self, data, at, end)
             elif op == _MULTI_READ:
                 self._send_pieces(xid, 0, multi_read(self, data, at, end))
-                return
+                return True
             elif op in REWATCHES:
                 self._read_long(xid, Rewatching(data[at:end], op == _SET_WATCHES2))
-                return
+                return True
             else:
                 body = READS[op](self, data, at, end)
         except ZkError as failure:
             self._refuse_read(xid, failure.code)
-            return
+            return True
         except DecodeError:
             self._refuse_read(xid, MarshallingError.code)
-            return
+            return True
         except TakesLong as long:
             self._read_long(xid, long.read)
-            return
+            return True
         except MultiReadSpoilt as spoilt:
             self._send_pieces(xid, MarshallingError.code, spoilt.pieces)
-            return
+            return True
         length = 16 + len(body)
         header = BytesWriter()
         write_i32_be(header, length)
@@ -439,6 +467,7 @@ class ClientConnection:
         self._send(header.getvalue() + body)
         if length > _COUNTED_FRAME_BYTES:
             self._count_out(length)
+        return True
 
     def _refuse_read(self, xid: int, code: int) -> None:
         self.pipeline.steps += REFUSAL_STEPS
@@ -478,16 +507,19 @@ class ClientConnection:
         """The next slice; when it was the last, whatever waited behind it follows in its order."""
         if self.state == CLOSED:
             return
+        if self._word is not None:
+            self._say_more(self._word)
+            return
         if self.long_read is not None and not self._read_some():
             self.pipeline.long_reads.append(self)
             return
         self.pipeline.meter.noted(REQUEST, self.session_id, self.last_op)
         if self.fifo and self.fifo[0] is not None:
             self._serve_waiting()
-        late, self._late = self._late, []
-        for write in late:
+        late, self._late_syncs = self._late_syncs, []
+        for xid, op, err, body, elapsed_ms in late:
             if self.state != CLOSED:
-                self.write_committed(*write)
+                self.write_committed(xid, op, self.pipeline.tree.last_zxid, err, body, elapsed_ms)
         if self.is_paused and self._may_resume():
             self.pipeline.resumable.append(self)
 
@@ -568,9 +600,9 @@ class ClientConnection:
     # -- commits
 
     def write_committed(self, xid: int, op: int, zxid: int, err: int, body: bytes, elapsed_ms: int) -> None:
-        """A write of this connection is applied: answer it, and the reads that waited for it."""
+        """A write of this connection is applied, or a sync done: answer it, and the reads behind it."""
         if self.long_read is not None:
-            self._late.append((xid, op, zxid, err, body, elapsed_ms))
+            self._late_syncs.append((xid, op, err, body, elapsed_ms))
             return
         if err:
             if err == SessionMoved.code:  # the client is elsewhere by now: it must not hear from here
@@ -608,6 +640,9 @@ class ClientConnection:
     def _serve_waiting(self) -> None:
         """Answer the reads in front; how many may wait is limited (globalOutstandingLimit)."""
         fifo = self.fifo
+        if self.pipeline.applying is not None:
+            self._hold()
+            return
         while fifo and fifo[0] is not None and self.long_read is None:
             xid, op, body, ids, since_ms = fifo.popleft()  # type: ignore[misc]
             self.pipeline.queued_reads -= 1
@@ -692,7 +727,7 @@ class ClientConnection:
 
     def _answer_word(self, word: str, data: bytes) -> int:
         answer = self.pipeline.answer_word
-        reply = b""
+        reply: bytes | Iterator[str] = b""
         if word == "stmk" and len(data) < 12:  # its argument is missing: only a refusal can be said already
             if answer is not None:
                 reply = answer(self, word)
@@ -704,10 +739,44 @@ class ClientConnection:
         self.pipeline.stats.packets_received += 1
         if answer is not None and not reply:
             reply = answer(self, word if word != "stmk" else "stmk" + data[4:12].hex())
+        if not isinstance(reply, bytes):
+            self._word = reply
+            self.pause()
+            self._say_more(reply)
+            return len(data)
         if reply:
             self._send(reply)
         self.close_after_flush()
         return len(data)
+
+    def _say_more(self, word: Iterator[str]) -> None:
+        """Send some of the answer to a word; the next follows in another slice, once the client takes it."""
+        pipeline, pieces, is_whole = self.pipeline, [], False
+        while True:
+            piece = next(word, None)
+            if piece is None:
+                is_whole = True
+                break
+            pieces.append(piece)
+            pipeline.steps += LINE_STEPS
+            if pipeline.steps >= slices.STEPS_PER_SLICE:
+                break
+        said = "".join(pieces).encode()
+        pipeline.stats.word_bytes += len(said)
+        if said:
+            self._send(said)
+            self.pieces_in_out += self._has_said
+            self._has_said = True
+            self._count_out(len(said))
+        if is_whole:
+            self._word = None
+            self.close_after_flush()
+        elif self.out_bytes <= OUT_PAUSE_BYTES:
+            self._say_more_later()
+
+    def _say_more_later(self) -> None:
+        self.pipeline.long_reads.append(self)
+        self.pipeline.state.on_work_left()
 
     def _connect(self, request: ConnectRequest) -> None:
         pipeline, limits = self.pipeline, self.pipeline.limits
@@ -798,6 +867,9 @@ class ClientConnection:
         if self.long_read is not None and self.long_read.zxid:
             self._late_events.append(frame)
             return
+        applying = self.pipeline.applying
+        if applying is not None:
+            self.told_zxid = applying.done[0].zxid
         self.pipeline.stats.watches_fired += 1
         self.pipeline.stats.watch_bytes += len(frame)
         self._send(frame)
@@ -835,9 +907,12 @@ class ClientConnection:
 
     def flushed(self, unsent_bytes: int) -> None:
         """The front has taken `out`; this much of it is still to be sent."""
+        was_full = self.out_bytes > OUT_PAUSE_BYTES
         if self.is_paused and unsent_bytes < self.out_bytes:
             self.touch()  # it reads, so it lives, though we do not listen to it
         self.out_bytes = unsent_bytes
+        if was_full and self._word is not None and unsent_bytes <= OUT_PAUSE_BYTES:
+            self._say_more_later()
         if unsent_bytes != self.unsent_bytes:
             self._count_unsent(unsent_bytes)
         if not unsent_bytes:
@@ -906,8 +981,9 @@ class ClientConnection:
         pipeline = self.pipeline
         self._drop_watches()
         self.long_read = None
+        self._word = None
         self._late_events.clear()
-        self._late.clear()
+        self._late_syncs.clear()
         for waiting in self.fifo:
             if waiting is not None:
                 pipeline.queued_reads -= 1

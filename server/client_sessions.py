@@ -8,7 +8,7 @@ Being heard costs one assignment (`session.heard_ms = now`): a session moves to 
 one it is in ends.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 
 from jute.errors import SessionExpired, UnknownSession
 
@@ -114,11 +114,13 @@ class Sessions:
             session.is_closing = True
 
     def expire(self, now_ms: int) -> Iterable[Session]:
-        """Empty the buckets that have ended: yields the sessions whose time is up, marked as closing."""
+        """Empty the buckets that have ended: yields the sessions whose time is up, marked as closing, and
+        those that were heard meanwhile, which are not."""
         for bucket_ms in sorted(ms for ms in self._buckets if ms <= now_ms):
             for session in self._buckets.pop(bucket_ms):
                 if self._bucket_for(session) > now_ms:
                     self._enter_bucket(session)
+                    yield session
                 elif not session.is_closing:
                     session.is_closing = True
                     yield session
@@ -127,12 +129,10 @@ class Sessions:
         """When the earliest bucket ends."""
         return min(self._buckets, default=None)
 
-    def buckets(self) -> dict[int, list[int]]:
-        """Session ids by the time they would expire now, for the dump word."""
-        dumped: dict[int, list[int]] = {}
-        for session in self.by_id.values():
-            dumped.setdefault(self._bucket_for(session), []).append(session.id)
-        return dict(sorted(dumped.items()))
+    def by_expiry(self) -> Iterator[tuple[int, int]]:
+        """When each session would expire now, and its id, for the dump word."""
+        for session in list(self.by_id.values()):
+            yield self._bucket_for(session), session.id
 
     def _enter_bucket(self, session: Session) -> None:
         session.bucket_ms = self._bucket_for(session)

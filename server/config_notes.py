@@ -174,12 +174,8 @@ def _is_known_property(name: str) -> bool:
 def notes_on_unserved(config: ServerConfig, keys: Iterable[str], set_fields: Iterable[str]) -> list[Note]:
     """One warning for each feature that the configuration asks for and this version does not have."""
     wanted = {
-        f"TLS on secureClientPort={config.secure_client_port}": config.secure_client_port is not None,
-        "TLS on the plaintext port (client.portUnification)": config.client_port_unification,
-        "SASL (java.security.auth.login.config)": config.jaas_file is not None,
         "superUser, which is for SASL,": bool(config.super_users),
         "X509AuthenticationProvider.superUser, which is for TLS,": config.x509_super_user is not None,
-        "SASL (authProvider)": any("SASLAuthentication" in name for name in config.auth_providers.values()),
         f"Metrics provider {config.metrics_provider_class}": config.metrics_provider_class
         != DEFAULT_METRICS_PROVIDER,
         "The audit log (audit.enable)": config.audit_enabled,
@@ -189,9 +185,10 @@ def notes_on_unserved(config: ServerConfig, keys: Iterable[str], set_fields: Ite
         "leader.maxTimeToWaitForEpoch": config.is_distributed and config.leader_max_ms_to_wait_for_epoch >= 0,
         **{SETTINGS[name].key: True for name in UNSERVED_FIELDS if name in set_fields},
     }
-    notes = [
+    notes = _notes_on_unserved_protection(config)
+    notes += (
         Note("warning", f"{feature} is not served by this version") for feature in wanted if wanted[feature]
-    ]
+    )
     if config.skip_acl:
         notes.append(Note("warning", 'zookeeper.skipACL=="yes", ACL checks will be skipped'))
     if (
@@ -208,6 +205,31 @@ def notes_on_unserved(config: ServerConfig, keys: Iterable[str], set_fields: Ite
             Note("warning" if asked_for else "info", "AdminServer (HTTP) is not served by this version")
         )
     return notes
+
+
+def _notes_on_unserved_protection(config: ServerConfig) -> list[Note]:
+    """What clients could use to protect themselves, and cannot here; what would bind them stops the start."""
+    plaintext = f"clients are served in plaintext only, at port {config.client_port}"
+    anonymous = "clients are served as anonymous ones, and nodes with ACLs for sasl ids stay closed to them"
+    wanted = (
+        (
+            config.secure_client_port is not None,
+            f"TLS on secureClientPort={config.secure_client_port}",
+            f"nothing listens there, and {plaintext}",
+        ),
+        (config.client_port_unification, "TLS on the plaintext port (client.portUnification)", plaintext),
+        (config.jaas_file is not None, "SASL (java.security.auth.login.config)", anonymous),
+        (
+            any("SASLAuthentication" in name for name in config.auth_providers.values()),
+            "SASL (authProvider)",
+            anonymous,
+        ),
+    )
+    return [
+        Note("warning", f"{feature} is not served by this version: {consequence}")
+        for is_wanted, feature, consequence in wanted
+        if is_wanted
+    ]
 
 
 def _without_port(prefix: str, settings: Mapping[str, str], switch: str) -> Note:

@@ -12,6 +12,8 @@ entry in `bodies` and in its parent's `children`, and nowhere else:
     acls        path -> its ACL in wire form; absent: open to everyone
     _nodes_below, _bytes_below
                 path -> how many nodes lie below it, and bytes of data in them; absent: none
+    _above      path -> its parent, for long paths only: to cut off name after name and hash what is left
+                would take as long as the path is, for each of its names
 
 So answering a read is concatenation, and because dictionaries of bytes and ints are invisible to the garbage
 collector, a million znodes do not lengthen a collection. In a prototype, against one slotted object for a
@@ -22,6 +24,9 @@ Invariants:
   2. What a walk over the nodes below a node would count is kept: nobody walks to answer a request.
   3. Stat.cversion = 2 * creates - numChildren, Stat.numChildren = len(children): kept in step by `_restat`.
   4. Applying a transaction twice leaves the tree as applying it once does (see apply_txn.py).
+
+A transaction of many operations mostly changes children of few nodes. Between `begin_batch` and `end_batch`
+the Stat of such a node, its digest and the counts above it are left stale, and brought in step once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,11 +40,13 @@ from jute.errors import NodeExists, NoNode
 from jute.opcodes import EventType
 from persistence.errors import CorruptSnapshot
 from server.acls import CLOSED_ACL, OPEN_ACL, READ_ACL
+from server.changes import Change
 from server.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, parent_of
 from server.quotas import Quotas
 from server.txns import CONTAINER_OWNER, TTL_MASK
 
 if TYPE_CHECKING:
+    from server.client_protocol import ClientConnection
     from server.watches import Watches
 
 STAT_BYTES: Final = 68
@@ -56,6 +63,7 @@ NODE_CHILDREN_CHANGED: Final = int(EventType.NODE_CHILDREN_CHANGED)
 CREATES_MAX: Final = 0x7FFFFFFF  # where the count of created children sticks
 
 _LARGE_BODY_BYTES: Final = 16 << 10
+_DEEP_BYTES: Final = 512  # of a path; there may be as many nodes above it
 _MASK64: Final = (1 << 64) - 1
 _NO_CHILDREN: Final = _INT.pack(0)
 _NO_VERSIONS: Final = bytes(12)  # version, cversion, aversion
@@ -180,6 +188,22 @@ def node_digest(path: bytes, body: bytes, creates: int, hidden_owner: int = 0) -
     return crc32(counted.getvalue(), beginning)
 
 
+class Before:
+    """The nodes that a transaction has changed so far, as they were before it, for readers meanwhile.
+
+    `late_watches` are those that readers set on nodes whose watches have fired for it: by connection and
+    path, whether the node was there.
+    """
+
+    __slots__ = ("acls", "bodies", "late_watches", "zxid")
+
+    def __init__(self, zxid: int) -> None:
+        self.zxid = zxid
+        self.bodies: dict[bytes, bytes | None] = {}
+        self.acls: dict[bytes, bytes] = {}
+        self.late_watches: dict[tuple[ClientConnection, bytes], bool] = {}
+
+
 class DataTree:
     """The state that transactions change; see the top of this file."""
 
@@ -194,17 +218,22 @@ class DataTree:
         self.acls: dict[bytes, bytes] = {}
         self._nodes_below: dict[bytes, int] = {}
         self._bytes_below: dict[bytes, int] = {}
+        self._above: dict[bytes, bytes] = {}
         self.ephemerals: dict[int, dict[bytes, None]] = {}
         self.session_timeouts_ms: dict[int, int] = {}
         self.quotas = Quotas()
         self._digest_before: int | None = None  # a transaction that is half applied
+        self.before: Before | None = None  # the same: what it has changed so far
+        self._is_batch = False
+        self._stale: dict[bytes, int] = {}  # nodes whose children have changed, and their pzxid
+        self._more_below: dict[bytes, tuple[int, int]] = {}  # nodes and bytes not counted above yet
         self.tracks_digest = True  # False where whoever prepares the transactions knows it already
         self.reset()
 
     def reset(self) -> None:
         """Forget everything and start with the nodes that always exist."""
         self._clear_nodes()
-        self._digest_before = None
+        self.end_long_change()
         self.session_timeouts_ms.clear()
         self.last_zxid = 0
         for path in (ROOT, ZOOKEEPER, QUOTA, CONFIG):
@@ -228,8 +257,12 @@ class DataTree:
             table.clear()
         self._child_lists: dict[bytes, bytes] = {}
         self._child_lists_bytes = 0
+        self._is_batch = False
+        self._stale.clear()
+        self._more_below.clear()
         self._nodes_below.clear()
         self._bytes_below.clear()
+        self._above.clear()
         self._acl_names: dict[bytes, bytes] = {}
         self.data_bytes = 0
         self.quotas.clear()
@@ -294,6 +327,8 @@ class DataTree:
         body = self.bodies.get(path)
         if body is None:
             return 0, 0
+        if self._more_below:
+            self._count_more_below()
         return self._nodes_below.get(path, 0) + 1, self._bytes_below.get(path, 0) + data_length_of(body)
 
     @property
@@ -330,15 +365,61 @@ class DataTree:
             & _MASK64
         )
 
-    def _digest_of(self, path: bytes) -> int:
+    def digest_of(self, path: bytes) -> int:
         return node_digest(path, self.bodies[path], self.creates.get(path, 0), self.owners.get(path, 0))
 
+    def _leave_digest(self, path: bytes) -> None:
+        """A node is about to change; the digest of one that is stale has been taken out already."""
+        if path not in self._stale:
+            self.digest -= self.digest_of(path)
+
+    def _join_digest(self, path: bytes) -> None:
+        if path not in self._stale:
+            self.digest = self.digest + self.digest_of(path) & _MASK64
+
     def begin_long_change(self) -> None:
-        """A transaction is applied in slices: until its end, the digest of the tree is that before it."""
+        """A transaction is applied in slices: until its end, the digest of the tree is that before it, and
+        what it changes is kept for readers."""
         self._digest_before = self.digest
+        self.before = Before(self.last_zxid)
 
     def end_long_change(self) -> None:
         self._digest_before = None
+        self.before = None
+
+    def _keep_before(self, before: Before, path: bytes) -> None:
+        if path not in before.bodies:
+            before.bodies[path] = self.bodies.get(path)
+            acl = self.acls.get(path)
+            if acl is not None:
+                before.acls[path] = acl
+
+    def begin_batch(self) -> None:
+        """Many changes follow, between which nobody asks."""
+        self._is_batch = True
+
+    def end_batch(self) -> None:
+        """Bring in step what was left stale."""
+        self._is_batch = False
+        if self._stale:
+            for path in list(self._stale):
+                self._freshen(path)
+        if self._more_below:
+            self._count_more_below()
+
+    def _freshen(self, path: bytes) -> None:
+        """Bring the Stat of a node in step whose children have changed."""
+        pzxid = self._stale.pop(path)
+        self.bodies[path] = with_children(
+            self.bodies[path], self.creates.get(path, 0), self.children_count(path), pzxid
+        )
+        if self.tracks_digest:
+            self._join_digest(path)
+
+    def _count_more_below(self) -> None:
+        more_below, self._more_below = self._more_below, {}
+        for parent, (nodes_more, bytes_more) in more_below.items():
+            self._count_from(parent, nodes_more, bytes_more)
 
     # -- changing
 
@@ -353,37 +434,70 @@ class DataTree:
             self._set_acl(path, acl)
             raise NodeExists
         if self.tracks_digest:
-            self.digest -= self._digest_of(parent)
+            self._leave_digest(parent)
         is_session = self.is_ephemeral_owner(owner)
         body = new_body(data, zxid, time_ms, owner if is_session else 0)
-        self._insert(path, body, acl)
-        self._count_above(path, 1, data_length_of(body))
+        self._insert(path, body, acl, parent)
         if owner:
             self._own(path, owner, is_session)
         self._count_create(parent, parent_cversion, zxid)
         if self.tracks_digest:
-            self.digest = self.digest + self._digest_of(parent) + self._digest_of(path) & _MASK64
-        self._count_for_quota(path, len(data) - 4, 1)
+            self._join_digest(parent)
+            self._join_digest(path)
+        self._created(path, body, acl, parent, zxid)
+        return body
+
+    def install_node(self, node: Change, parent: Change) -> None:
+        """Do what `create` would: these are the node and its parent as they were prepared."""
+        assert self.before is None
+        path, body = node.path, node.body
+        assert body is not None
+        kids = self.children.get(parent.path)
+        if kids is None:
+            self.children[parent.path] = {path: None}
+        else:
+            kids[path] = None
+        self.data_bytes += _characters(path) + data_length_of(body)
+        self.bodies[path] = body
+        if len(path) > _DEEP_BYTES:
+            self._above[path] = parent.path
+        if node.acl is not OPEN_ACL:
+            self._set_acl(path, node.acl)
+        self.creates[parent.path] = parent.creates
+        self._install_parent(parent)
+        if node.owner:
+            self._own(path, node.owner, self.is_ephemeral_owner(node.owner))
+        self._created(path, body, node.acl, parent.path, node.zxid)
+
+    def _install_parent(self, parent: Change) -> None:
+        assert parent.body is not None
+        self._child_lists.pop(parent.path, None)
+        self.bodies[parent.path] = parent.body
+
+    def _created(self, path: bytes, body: bytes, acl: bytes, parent: bytes, zxid: int) -> None:
+        """A node is in its place: count it, and tell who watches."""
+        data_bytes = data_length_of(body)
+        self._count_below(parent, 1, data_bytes)
+        self._count_for_quota(path, data_bytes, 1)
         watches = self.triggers
         if watches is not None:
             watches.trigger_data(path, NODE_CREATED, zxid, acl)
             watches.trigger_child(parent, NODE_CHILDREN_CHANGED, zxid, self.acls.get(parent, OPEN_ACL))
-        return body
 
     def note_create(self, parent: bytes, parent_cversion: int, zxid: int) -> None:
         """Replayed: a child that is already there was created by this transaction."""
         if self.tracks_digest:
-            self.digest -= self._digest_of(parent)
+            self._leave_digest(parent)
         self._count_create(parent, parent_cversion, zxid)
         if self.tracks_digest:
-            self.digest = self.digest + self._digest_of(parent) & _MASK64
+            self._join_digest(parent)
 
     def _count_create(self, parent: bytes, parent_cversion: int, zxid: int) -> None:
         """Count a created child, unless a later state of the parent already has."""
         creates = self.creates.get(parent, 0)
         if parent_cversion == -1:
             parent_cversion = wrap32(creates + 1)
-        pzxid = pzxid_of(self.bodies[parent])
+        pzxid = self._pzxid_of(parent)
         if parent_cversion > creates:
             self.creates[parent] = parent_cversion
             pzxid = zxid
@@ -401,21 +515,40 @@ class DataTree:
         if parent not in self.bodies:
             raise NoNode
         if self.tracks_digest:
-            self.digest -= self._digest_of(parent)
+            self._leave_digest(parent)
             if path in self.bodies:
-                self.digest -= self._digest_of(path)
+                self._leave_digest(path)
+        if self.before is not None:
+            self._keep_before(self.before, path)
+        self._stale.pop(path, None)
         body = self.bodies.pop(path, None)
         kids = self.children.get(parent)
         if kids is not None:
             kids.pop(path, None)
             if not kids:
                 del self.children[parent]
-        self._restat(parent, max(zxid, pzxid_of(self.bodies[parent])))
+        self._restat(parent, max(zxid, self._pzxid_of(parent)))
         if self.tracks_digest:
-            self.digest = self.digest + self._digest_of(parent) & _MASK64
+            self._join_digest(parent)
         if body is None:
             raise NoNode
-        acl = self._forget(path, body)
+        self._deleted(path, body, parent, zxid)
+
+    def install_deletion(self, node: Change, parent: Change) -> None:
+        """Do what `delete` would: this is the parent as it was prepared."""
+        assert self.before is None
+        path = node.path
+        body = self.bodies.pop(path)
+        kids = self.children[parent.path]
+        del kids[path]
+        if not kids:
+            del self.children[parent.path]
+        self._install_parent(parent)
+        self._deleted(path, body, parent.path, node.zxid)
+
+    def _deleted(self, path: bytes, body: bytes, parent: bytes, zxid: int) -> None:
+        """A node is gone from its place: forget what else is known of it, and tell who watches."""
+        acl = self._forget(path, parent, body)
         watches = self.triggers
         if watches is not None:
             told = watches.trigger_data(path, NODE_DELETED, zxid, acl)
@@ -424,50 +557,71 @@ class DataTree:
 
     def set_data(self, path: bytes, data: bytes, version: int, zxid: int, time_ms: int) -> bytes:
         """Replace a node's data and return its body."""
-        body = self.bodies.get(path)
-        if body is None:
-            raise NoNode
+        body = self._body_to_change(path)
         if self.tracks_digest:
-            self.digest -= self._digest_of(path)
-        self.bodies[path] = changed = with_data(body, data, version, zxid, time_ms)
+            self._leave_digest(path)
+        changed = with_data(body, data, version, zxid, time_ms)
+        self._put_data(path, body, changed, zxid)
+        if self.tracks_digest:
+            self._join_digest(path)
+        return changed
+
+    def install_data(self, node: Change) -> bytes:
+        """Do what `set_data` would: this is the node as it was prepared."""
+        assert self.before is None
+        changed = node.body
+        assert changed is not None
+        self._put_data(node.path, self.bodies[node.path], changed, node.zxid)
+        return changed
+
+    def _put_data(self, path: bytes, body: bytes, changed: bytes, zxid: int) -> None:
+        self.bodies[path] = changed
         if len(changed) != len(body):
             self.data_bytes += len(changed) - len(body)
             self._count_above(path, 0, len(changed) - len(body))
-        if self.tracks_digest:
-            self.digest = self.digest + self._digest_of(path) & _MASK64
         if self.quotas.paths:
             self._count_for_quota(path, len(changed) - len(body), 0)
         if self.triggers is not None:
             self.triggers.trigger_data(path, NODE_DATA_CHANGED, zxid, self.acls.get(path, OPEN_ACL))
-        return changed
 
     def set_acl(self, path: bytes, acl: bytes, version: int) -> bytes:
         """Replace a node's ACL and return its body. Nobody is told: no watch covers ACLs."""
+        body = self._body_to_change(path)
+        if self.tracks_digest:
+            self._leave_digest(path)
+        self.bodies[path] = body = with_acl_version(body, version)
+        if self.tracks_digest:
+            self._join_digest(path)
+        self._set_acl(path, acl)
+        return body
+
+    def _body_to_change(self, path: bytes) -> bytes:
+        """The body of a node that is about to be replaced; NoNode."""
+        if self._stale and path in self._stale:
+            self._freshen(path)
+        if self.before is not None:
+            self._keep_before(self.before, path)
         body = self.bodies.get(path)
         if body is None:
             raise NoNode
-        if self.tracks_digest:
-            self.digest -= self._digest_of(path)
-        self.bodies[path] = body = with_acl_version(body, version)
-        if self.tracks_digest:
-            self.digest = self.digest + self._digest_of(path) & _MASK64
-        self._set_acl(path, acl)
         return body
 
     def replace_unversioned(self, path: bytes, data: bytes) -> None:
         """Write a quota statistic: no version, no time, no watch, only the data and its length."""
-        body = self.bodies[path]
+        body = self._body_to_change(path)
         self.bodies[path] = data + body[-68:-16] + _INT.pack(len(data) - 4) + body[-12:]
         if len(data) + STAT_BYTES != len(body):
             self.data_bytes += len(data) + STAT_BYTES - len(body)
             self._count_above(path, 0, len(data) + STAT_BYTES - len(body))
 
-    def _insert(self, path: bytes, body: bytes, acl: bytes) -> None:
-        """Put a node below its parent; NoNode if there is none."""
+    def _insert(self, path: bytes, body: bytes, acl: bytes, parent: bytes = b"") -> None:
+        """Put a node below its parent, which need not be told; NoNode if there is none."""
+        if self.before is not None:
+            self._keep_before(self.before, path)
         if path == ROOT:
             self.data_bytes += data_length_of(body)
         else:
-            parent = parent_of(path)
+            parent = parent or parent_of(path)
             kids = self.children.get(parent)
             if kids is not None:
                 kids[path] = None
@@ -476,16 +630,31 @@ class DataTree:
             else:
                 raise NoNode
             self.data_bytes += _characters(path) + data_length_of(body)
+            if len(path) > _DEEP_BYTES:
+                self._above[path] = parent
         self.bodies[path] = body
         if acl != OPEN_ACL:
             self._set_acl(path, acl)
 
     def _count_above(self, path: bytes, nodes_more: int, bytes_more: int) -> None:
         """Let all nodes above one know what was added below them."""
-        if path == ROOT:
-            return
+        if path != ROOT:
+            self._count_below(parent_of(path), nodes_more, bytes_more)
+
+    def _count_below(self, parent: bytes, nodes_more: int, bytes_more: int) -> None:
+        """The same, from the parent on; in a batch, later."""
+        if self._is_batch:
+            more = self._more_below.get(parent)
+            if more is not None:
+                nodes_more += more[0]
+                bytes_more += more[1]
+            self._more_below[parent] = (nodes_more, bytes_more)
+        else:
+            self._count_from(parent, nodes_more, bytes_more)
+
+    def _count_from(self, path: bytes, nodes_more: int, bytes_more: int) -> None:
+        """Let a node and all above it know what was added below them."""
         while True:
-            path = parent_of(path)
             nodes = self._nodes_below.get(path, 0) + nodes_more
             data_bytes = self._bytes_below.get(path, 0) + bytes_more
             if nodes:
@@ -498,6 +667,7 @@ class DataTree:
                 self._bytes_below.pop(path, None)
             if path == ROOT:
                 return
+            path = self._above.get(path) or parent_of(path) if len(path) > _DEEP_BYTES else parent_of(path)
 
     def _count_all(self) -> None:
         """Count what is below each node, from the last to the first: a node comes before those below it."""
@@ -516,13 +686,15 @@ class DataTree:
         else:
             self.owners[path] = owner
 
-    def _forget(self, path: bytes, body: bytes) -> bytes:
+    def _forget(self, path: bytes, parent: bytes, body: bytes) -> bytes:
         """Drop what is kept about a deleted node besides its body; returns the ACL it had."""
         self.data_bytes -= _characters(path) + data_length_of(body)
-        self._count_above(path, -1, -data_length_of(body))
+        self._count_below(parent, -1, -data_length_of(body))
         self.creates.pop(path, None)
         self._child_lists.pop(path, None)
-        owner = self.owners.pop(path, 0) or shown_owner_of(body)
+        if len(path) > _DEEP_BYTES:
+            self._above.pop(path, None)
+        owner = (self.owners.pop(path, 0) if self.owners else 0) or shown_owner_of(body)
         mine = self.ephemerals.get(owner)
         if mine is not None:
             mine.pop(path, None)
@@ -533,11 +705,23 @@ class DataTree:
         return acl
 
     def _restat(self, parent: bytes, pzxid: int) -> None:
-        """Bring a parent's Stat in step with its children."""
+        """Bring a parent's Stat in step with its children, now or at the end of the batch."""
+        if parent in self._stale:  # not for the first time in this batch
+            self._stale[parent] = pzxid
+            return
         self._child_lists.pop(parent, None)
+        if self.before is not None:
+            self._keep_before(self.before, parent)
+        if self._is_batch:
+            self._stale[parent] = pzxid
+            return
         self.bodies[parent] = with_children(
             self.bodies[parent], self.creates.get(parent, 0), self.children_count(parent), pzxid
         )
+
+    def _pzxid_of(self, path: bytes) -> int:
+        pzxid = self._stale.get(path)
+        return pzxid_of(self.bodies[path]) if pzxid is None else pzxid
 
     def _set_acl(self, path: bytes, acl: bytes) -> None:
         if acl == OPEN_ACL:

@@ -3,14 +3,15 @@
 A word is answered by one text, then the connection closes. Monitoring parses these texts, so their layout is
 the original's to the last blank. client_protocol.py takes a word off the wire; here is what to answer.
 
-What always holds: a word outside the whitelist neither changes nor reveals anything; all of an answer is of
-one moment.
+What always holds: a word outside the whitelist neither changes nor reveals anything. An answer about all
+connections, sessions or watches may be very long: it is made, and sent, in slices (client_protocol.py), and
+each of its lines is of its own moment. To yield nothing is to say that time was spent.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import tzinfo
-from itertools import groupby
-from typing import Final, cast
+from operator import itemgetter
+from typing import Final, TypeVar, cast
 
 import attrs
 
@@ -19,8 +20,7 @@ from jute.java_text import java_date, java_double, java_hex
 from jute.primitives import decode_ustring
 from jute.zookeeper_version import FULL_VERSION
 from persistence.data_dirs import DataDirs
-from server.client_protocol import FRESH, ClientConnection
-from server.client_sessions import Sessions
+from server.client_protocol import CLOSED, FRESH, ClientConnection
 from server.config import FOUR_LETTER_WORDS, ServerConfig
 from server.connection_lines import address_text, brief_line, expiry_text, full_line, reset_counts
 from server.data_tree import signed64
@@ -29,6 +29,8 @@ from server.metrics import MetricsReader, spelled
 from server.pipeline import Pipeline
 from server.standing import FOLLOWER, OBSERVER, READ_ONLY, STANDALONE, Standing
 from server.watches import Watcher
+
+_Member = TypeVar("_Member")
 
 NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"
 TRACE_MASK_DEFAULT: Final = 306  # requests, packets between servers, sessions and warnings
@@ -56,14 +58,17 @@ class FourLetterWords:
     trace_mask: int = TRACE_MASK_DEFAULT
     _has_listed_words: bool = attrs.field(default=False, init=False)
 
-    def answer(self, connection: ClientConnection, asked: str) -> bytes:
-        """The answer to a word; `stmk` comes with the eight bytes that follow it, in hexadecimal. Without
-        them there is none yet, unless the word is refused."""
-        text = self._answer(connection, asked).encode()
+    def answer(self, connection: ClientConnection, asked: str) -> bytes | Iterator[str]:
+        """The answer to a word, or its pieces; `stmk` comes with the eight bytes that follow it, in
+        hexadecimal. Without them there is none yet, unless the word is refused."""
+        answer = self._answer(connection, asked)
+        if not isinstance(answer, str):
+            return answer
+        text = answer.encode()
         self._pipeline.stats.word_bytes += len(text)
         return text
 
-    def _answer(self, connection: ClientConnection, asked: str) -> str:
+    def _answer(self, connection: ClientConnection, asked: str) -> str | Iterator[str]:
         word, argument = (asked[:4], asked[4:]) if asked.startswith("stmk") else (asked, "")
         self._list_words_once()
         if word not in self.config.four_letter_words_whitelist or word not in _ANSWERS:
@@ -74,7 +79,8 @@ class FourLetterWords:
         question = Question(connection, bytes.fromhex(argument), self.standing())
         if not question.standing.is_serving and word in _SILENT_WHILE_NOT_SERVING:
             return NOT_SERVING if word == "hash" else f"{NOT_SERVING}\n"
-        return "".join(_ANSWERS[word](self, question))
+        pieces = _ANSWERS[word](self, question)
+        return pieces if word in _LONG else "".join(pieces)
 
     def _list_words_once(self) -> None:
         if not self._has_listed_words:
@@ -119,7 +125,7 @@ class FourLetterWords:
     def _stat(self, question: Question) -> Iterator[str]:
         yield from _version_lines(question.standing)
         yield "Clients:\n"
-        for connection in self.metrics.connections():
+        for connection in self._connections():
             yield brief_line(connection, question.connection)
         yield "\n"
         yield from self._server_lines(question.standing)
@@ -178,14 +184,21 @@ class FourLetterWords:
 
     # -- connections and sessions
 
+    def _connections(self) -> Iterator[ClientConnection]:
+        """Those of this moment that are still there when their turn comes."""
+        for connection in list(self.metrics.connections()):
+            if connection.state != CLOSED:
+                yield connection
+
     def _cons(self, question: Question) -> Iterator[str]:
-        for connection in self.metrics.connections():
+        for connection in self._connections():
             yield full_line(connection, question.connection)
         yield "\n"
 
     def _crst(self, question: Question) -> Iterator[str]:
-        for connection in self.metrics.connections():
+        for connection in self._connections():
             reset_counts(connection)
+            yield ""
         yield "Connection stats reset.\n"
 
     def _dump(self, question: Question) -> Iterator[str]:
@@ -194,41 +207,44 @@ class FourLetterWords:
         yield "ephemeral nodes dump:\n"
         yield from self._ephemerals()
         yield "Connections dump:\n"
-        yield from self._expiry_sets("Connections", self._connections_by_expiry())
+        ends = ((self._idle_end_ms(each), each) for each in self._connections())
+        yield from self._expiry_sets("Connections", ends, expiry_text)
 
     def _sessions(self, mode: str) -> Iterator[str]:
         pipeline = self._pipeline
         if pipeline.state.local_sessions and mode != STANDALONE:
             yield "Local "
-            yield from self._expiry_sets("Session", _by_expiry(pipeline.local))
+            yield from self._expiry_sets("Session", pipeline.local.by_expiry(), _session_text)
         if mode in (FOLLOWER, OBSERVER, READ_ONLY):
             yield from self._known_sessions()
             return
         if pipeline.state.local_sessions and mode != STANDALONE:
             yield "Global "
-        yield from self._expiry_sets("Session", _by_expiry(pipeline.sessions))
+        yield from self._expiry_sets("Session", pipeline.sessions.by_expiry(), _session_text)
 
     def _known_sessions(self) -> Iterator[str]:
         """A learner does not decide when a session ends; it only knows which there are."""
         timeouts_ms = self._pipeline.tree.session_timeouts_ms
         yield f"Global Sessions({len(timeouts_ms)}):\n"
         for session_id in sorted(timeouts_ms):
-            yield f"0x{java_hex(session_id)}\t{timeouts_ms[session_id]}ms\n"
+            yield f"0x{java_hex(session_id)}\t{timeouts_ms.get(session_id, 0)}ms\n"
 
-    def _expiry_sets(self, what: str, members_by_due_ms: Mapping[int, list[str]]) -> Iterator[str]:
-        count = sum(map(len, members_by_due_ms.values()))
-        yield f"{what} Sets ({len(members_by_due_ms)})/({count}):\n"
+    def _expiry_sets(
+        self, what: str, members: Iterable[tuple[int, _Member]], text: Callable[[_Member], str]
+    ) -> Iterator[str]:
+        """Members by the time at which each is due, in ms."""
+        by_due_ms: dict[int, list[_Member]] = {}
+        count = 0
+        for due_ms, member in members:
+            by_due_ms.setdefault(due_ms, []).append(member)
+            count += 1
+            yield ""
+        yield f"{what} Sets ({len(by_due_ms)})/({count}):\n"
         wall_offset_ms = self._pipeline.wall_ms - self._pipeline.now_ms
-        for due_ms, members in sorted(members_by_due_ms.items()):
-            yield f"{len(members)} expire at {java_date(due_ms + wall_offset_ms, self.time_zone)}:\n"
-            for member in members:
-                yield f"\t{member}\n"
-
-    def _connections_by_expiry(self) -> dict[int, list[str]]:
-        by_due_ms: dict[int, list[str]] = {}
-        for connection in self.metrics.connections():
-            by_due_ms.setdefault(self._idle_end_ms(connection), []).append(expiry_text(connection))
-        return by_due_ms
+        for due_ms, due in sorted(by_due_ms.items(), key=itemgetter(0)):
+            yield f"{len(due)} expire at {java_date(due_ms + wall_offset_ms, self.time_zone)}:\n"
+            for member in due:
+                yield f"\t{text(member)}\n"
 
     def _idle_end_ms(self, connection: ClientConnection) -> int:
         """When this connection will be closed unless its client is heard (PlainFront.close_idle)."""
@@ -239,33 +255,41 @@ class FourLetterWords:
     def _ephemerals(self) -> Iterator[str]:
         ephemerals = self._pipeline.tree.ephemerals
         yield f"Sessions with Ephemerals ({len(ephemerals)}):\n"
-        for session_id, paths in ephemerals.items():
-            yield f"0x{java_hex(session_id)}:\n"
-            for path in paths:
-                yield f"\t{decode_ustring(path)}\n"
+        for session_id in list(ephemerals):
+            if session_id in ephemerals:
+                yield f"0x{java_hex(session_id)}:\n"
+                for path in list(ephemerals[session_id]):
+                    yield f"\t{decode_ustring(path)}\n"
 
     # -- watches
 
     def _wchs(self, question: Question) -> Iterator[str]:
-        watched = self._pipeline.watches.watched_by_path()
-        watchers = {watcher for each in watched.values() for watcher in each}
-        yield f"{len(watchers)} connections watching {len(watched)} paths\n"
-        yield f"Total watches:{sum(map(len, watched.values()))}\n"
+        watchers = count = 0
+        for connection in self._connections():
+            watched = connection.watched.count_of_data()
+            watchers += watched > 0
+            count += watched
+            yield ""
+        yield f"{watchers} connections watching {self._pipeline.watches.count_paths()} paths\n"
+        yield f"Total watches:{count}\n"
 
     def _wchp(self, question: Question) -> Iterator[str]:
-        for path, watchers in self._pipeline.watches.watched_by_path().items():
-            yield f"{decode_ustring(path)}\n"
-            for session_id in sorted(map(_session_of, watchers)):
-                yield f"\t0x{java_hex(session_id)}\n"
+        watches = self._pipeline.watches
+        for path in watches.paths():
+            watchers = watches.watchers_of(path)
+            if watchers:
+                yield f"{decode_ustring(path)}\n"
+                for session_id in sorted(map(_session_of, watchers)):
+                    yield f"\t0x{java_hex(session_id)}\n"
         yield "\n"
 
     def _wchc(self, question: Question) -> Iterator[str]:
-        watched = self._pipeline.watches.watched_by_path()
-        pairs = sorted((_session_of(each), path) for path, watchers in watched.items() for each in watchers)
-        for session_id, group in groupby(pairs, key=lambda pair: pair[0]):
-            yield f"0x{java_hex(session_id)}\n"
-            for _, path in group:
-                yield f"\t{decode_ustring(path)}\n"
+        for connection in sorted(self.metrics.connections(), key=_session_of):
+            paths = connection.watched.of_data()
+            if paths:
+                yield f"0x{java_hex(connection.session_id)}\n"
+                for path in sorted(paths):
+                    yield f"\t{decode_ustring(path)}\n"
         yield "\n"
 
 
@@ -289,6 +313,7 @@ _ANSWERS: Final[Mapping[str, Callable[[FourLetterWords, Question], Iterator[str]
     "wchp": FourLetterWords._wchp,
     "wchs": FourLetterWords._wchs,
 }
+_LONG: Final = frozenset({"cons", "crst", "dump", "stat", "wchc", "wchp", "wchs"})  # as long as there is much
 _SILENT_WHILE_NOT_SERVING: Final = _ANSWERS.keys() - {"ruok", "isro", "gtmk", "stmk", "envi"}
 
 
@@ -298,9 +323,8 @@ def _version_lines(standing: Standing) -> Iterator[str]:
         yield "READ-ONLY mode; serving only read-only clients\n"
 
 
-def _by_expiry(sessions: Sessions) -> dict[int, list[str]]:
-    by_due_ms = sessions.buckets()
-    return {due_ms: [f"0x{java_hex(each)}" for each in ids] for due_ms, ids in by_due_ms.items()}
+def _session_text(session_id: int) -> str:
+    return f"0x{java_hex(session_id)}"
 
 
 def _or_minus_one(port: int | None) -> int:

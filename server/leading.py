@@ -45,6 +45,7 @@ class LeadingPipeline(OrderingPipeline):
         self._learner_syncs: deque[tuple[int, Origin]] = deque()  # and the zxid that each waits for
         self._committed_zxid = preparer.zxid
         self._forwarded: deque[_Forwarded] = deque()  # that wait for the next slice
+        self._long_from: Origin | None = None  # whose long transaction was prepared last
         self.owners: dict[int, Origin | None] = {}  # None: ourselves; absent: nobody has asked yet
         self._zxid_max = preparer.zxid | _COUNTER_MAX
 
@@ -120,7 +121,7 @@ class LeadingPipeline(OrderingPipeline):
             self._forwarded.append(request)
             self.state.on_work_left()
         else:
-            self._take(request)
+            self._takes_long(request)
 
     def _take(self, request: "_Forwarded") -> None:
         origin, session, cxid, op, body, ids = request
@@ -173,11 +174,34 @@ class LeadingPipeline(OrderingPipeline):
         return bool(super().has_work_left or self._forwarded)
 
     def _go_on_undisturbed(self) -> None:
-        """Learners' requests first: they have waited in their order."""
-        while self._forwarded and self.preparing is None and self.steps < slices.STEPS_PER_SLICE:
-            self._take(self._forwarded.popleft())
-        if self.preparing is None:
+        """Learners' requests first: they have waited in their order. After a long transaction of a learner's
+        client, our own clients and the other learners come before its next one."""
+        if self._long_from is not None:
             super()._go_on_undisturbed()
+        while self._forwarded and self.preparing is None and self.steps < slices.STEPS_PER_SLICE:
+            if self._takes_long(self._next_forwarded()):
+                return
+        if self._long_from is not None:
+            self._long_from = None
+        elif self.preparing is None:
+            super()._go_on_undisturbed()
+
+    def _takes_long(self, request: "_Forwarded") -> bool:
+        """Take a request; whether it goes on in other slices."""
+        self._take(request)
+        if self.preparing is None:
+            return False
+        self._long_from = request[0]
+        return True
+
+    def _next_forwarded(self) -> "_Forwarded":
+        """The first of those that do not come from where the last long one did, or the first of all."""
+        if self._long_from is not None:
+            for at, request in enumerate(self._forwarded):
+                if request[0] is not self._long_from:
+                    del self._forwarded[at]
+                    return request
+        return self._forwarded.popleft()
 
     def _create_session(self, origin: Origin, session: int, cxid: int, body: bytes) -> Txn:
         if len(body) < 4:

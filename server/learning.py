@@ -103,8 +103,9 @@ class LearningPipeline(Pipeline):
 
     def _submit_long(self, connection: ClientConnection, xid: int, body: bytes) -> None:
         """A multi of many operations takes long to be decoded; other writes wait behind it."""
+        connection.asks_for_long = True
         long = LongDecoding(connection.session_id, xid, body)
-        self.steps += long.go_on(max(1, slices.STEPS_PER_SLICE - self.steps))
+        self.steps += long.go_on(max(1, slices.long_slice_steps() - self.steps))
         if long.operations is None:
             self.preparing = Preparation(long, connection, xid, MULTI, len(body))
             self.state.on_work_left()
@@ -118,7 +119,7 @@ class LearningPipeline(Pipeline):
         assert connection is not None
         assert isinstance(long, LongDecoding)
         try:
-            self.steps += long.go_on(slices.STEPS_PER_SLICE - self.steps)
+            self.steps += long.go_on(max(1, slices.long_slice_steps() - self.steps))
             if long.operations is None:
                 return
             self.preparing = None

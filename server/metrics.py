@@ -216,7 +216,7 @@ def _tree_gauges(pipeline: Pipeline) -> dict[str, Number]:
     tree = pipeline.tree
     return {
         "znode_count": tree.node_count,
-        "watch_count": pipeline.watches.count(),
+        "watch_count": sum(connection.watched.count() for connection in pipeline.connections.values()),
         "ephemerals_count": sum(map(len, tree.ephemerals.values())),
         "approximate_data_size": tree.approximate_data_bytes,
         "global_sessions": len(tree.session_timeouts_ms),

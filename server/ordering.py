@@ -100,6 +100,7 @@ class OrderingPipeline(Pipeline):
     def submit(self, connection: ClientConnection, xid: int, op: int, body: bytes) -> None:
         session_id = connection.session_id
         if op == MULTI and len(body) > LONG_MULTI_BYTES:
+            connection.asks_for_long = True
             long = self.preparer.begin_multi(session_id, xid, body, connection.ids, self.wall_ms)
             self._prepare_long(long, connection, xid, op, len(body))
             return
@@ -194,7 +195,7 @@ class OrderingPipeline(Pipeline):
         """Prepare what takes long: at once as far as this slice goes, then in others."""
         self.preparing = Preparation(long, connection, xid, op, frame_bytes)
         try:
-            self.steps += long.go_on(max(1, slices.STEPS_PER_SLICE - self.steps))
+            self.steps += long.go_on(max(1, slices.long_slice_steps() - self.steps))
         except DecodeError:
             self.preparing = None
             raise
@@ -204,7 +205,7 @@ class OrderingPipeline(Pipeline):
         preparing = self.preparing
         assert preparing is not None
         try:
-            self.steps += preparing.long.go_on(slices.STEPS_PER_SLICE - self.steps)
+            self.steps += preparing.long.go_on(max(1, slices.long_slice_steps() - self.steps))
         except DecodeError:
             self.preparing = None
             self._not_prepared(preparing)
@@ -249,7 +250,7 @@ class OrderingPipeline(Pipeline):
         self.sync_zxid = self._syncs[0][0] if self._syncs else NO_ZXID
 
     def _applied(self, txn: Txn) -> None:
-        self.preparer.applied(txn.zxid)
+        self.preparer.applied(txn)
         if self.preparer.has_to_forget:
             self.state.on_work_left()
         if txn.digest is not None:
@@ -287,6 +288,8 @@ class OrderingPipeline(Pipeline):
             session = next(self._expiring, None)
             if session is None:
                 self._expiring = None
+            elif not session.is_closing:
+                self.steps += 1
             else:
                 self.report_expiry(session)
                 self._order_close(session.id, None, 0)
@@ -299,13 +302,16 @@ class OrderingPipeline(Pipeline):
     def _go_on_undisturbed(self) -> None:
         super()._go_on_undisturbed()
         self._close_some()
-        self.steps += self.preparer.forget(max(0, slices.STEPS_PER_SLICE - self.steps))
+        self.steps += self.preparer.forget(max(0, slices.long_slice_steps() - self.steps))
 
-    def expired_containers(self, never_used_ms_max: int) -> Iterator[bytes]:
-        """Container and TTL nodes whose time has come."""
+    def expired_containers(self, never_used_ms_max: int) -> Iterator[bytes | None]:
+        """Container and TTL nodes whose time has come; None whenever others should have their turn."""
         tree = self.tree
-        for path, owner in list(tree.owners.items()):
-            if tree.children.get(path) or path not in tree.bodies:
+        for count, path in enumerate(list(tree.owners), start=1):
+            if not count % slices.long_slice_steps():
+                yield None
+            owner = tree.owners.get(path)
+            if owner is None or tree.children.get(path):
                 continue
             idle_ms = self.wall_ms - tree.mtime_ms(path)
             if owner == CONTAINER_OWNER:

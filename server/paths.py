@@ -63,6 +63,12 @@ def split_for_write(path: bytes) -> bytes:
     return parent_of(path)
 
 
+def is_at_or_above(above: bytes, path: bytes) -> bool:
+    if not path.startswith(above):
+        return False
+    return above == ROOT or len(above) == len(path) or path[len(above)] == _SLASH
+
+
 def ancestors_or_self(path: bytes) -> Iterator[bytes]:
     """The path and everything above it, nearest first, ending with the root."""
     yield path

@@ -15,16 +15,18 @@ What takes long is done in slices (slices.py); `go_on` does one. Meanwhile the s
 and other servers are heard, and pings are answered.
 
     preparing    a transaction that is not whole: other writes wait, and so do transactions to be applied
-    applying     one that is not in the tree altogether, or not told to all who watch: all requests wait
+    applying     one that is not in the tree altogether, or not told to all who watch: nobody may see a part
+                 of it, so reads show the state before, writes go on, and the rest waits
     due          transactions are committed that are not applied: they follow, in their order
-    long_reads   a setWatches of many paths, a list of very many children: these connections wait
+    long_reads   a setWatches of many paths, a list of very many children: these connections wait, and so do
+                 committed transactions, from the next write of such a connection on
     chores       sessions to be expired, watches of connections that are gone: nobody waits
 
 `now_ms` (never goes back) and `wall_ms` are set once for a batch of events by the shell that drives us.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Protocol
 
@@ -46,7 +48,7 @@ from server.digest_history import DigestHistory
 from server.loop_meter import COMMIT, LoopMeter
 from server.prepare_txn import LongPreparation
 from server.server_stats import ServerStats
-from server.slices import OPERATION_STEPS, WRITE_STEPS
+from server.slices import FREED_PER_STEP, LONG_PATH_BYTES, OPERATION_STEPS, WRITE_STEPS, depth_steps
 from server.txns import CLOSE_SESSION, MULTI, Txn
 from server.watches import Watches
 
@@ -55,11 +57,13 @@ NO_ZXID = (1 << 63) - 1
 LONG_MULTI_BYTES = 8 << 10  # where it may take long to prepare
 _REFUSAL_EVERY_MS = 10_000
 
+_GET_ACL = int(OpCode.GET_ACL)
 _GET_DATA = int(OpCode.GET_DATA)
 _GET_EPHEMERALS = int(OpCode.GET_EPHEMERALS)
 _MULTI_READ = int(OpCode.MULTI_READ)
 _LONG_READS = frozenset({_GET_DATA, int(OpCode.GET_CHILDREN), int(OpCode.GET_CHILDREN2)})
 _SHORT_REPLY_BYTES = 100
+_ACL_WEIGHT = 50  # to hide a part of an ACL takes as long as to send so many times its bytes
 _CHILD_NAME_BYTES = 20
 _UNKNOWN_REPLY_BYTES = 1 << 20
 _APPLIED_AT_ONCE_STEPS = 400
@@ -140,7 +144,7 @@ class ServerState:
         self.watches = Watches()
         self.stats = ServerStats()
         self.digest_history = DigestHistory()
-        self.answer_word: Callable[[ClientConnection, str], bytes] | None = None
+        self.answer_word: Callable[[ClientConnection, str], bytes | Iterator[str]] | None = None
         self.unsent_bytes = 0  # of all replies and events that clients have not taken
         self.unread: dict[ClientConnection, None] = {}  # whose clients these are
         self._refusal_due_ms = 0
@@ -206,7 +210,7 @@ class Preparation:
 
 
 class Application:
-    """A transaction that is being applied in slices; `long` is None once it is in the tree."""
+    """A transaction that is being applied in slices; `long` is None if only its events take long."""
 
     __slots__ = ("body", "done", "err", "long")
 
@@ -215,6 +219,10 @@ class Application:
         self.long = long
         self.err = err
         self.body = body
+
+
+def _asks_for_long(connection: ClientConnection) -> bool:
+    return connection.asks_for_long
 
 
 def _unsent_bytes(connection: ClientConnection) -> int:
@@ -263,14 +271,15 @@ class Pipeline:
         self._kept = 0  # of these, that are in the committed log
         self.sync_zxid = NO_ZXID  # when this is applied, syncs are to be answered
         self.long_reads: deque[ClientConnection] = deque()
+        self._shown: list[dict[bytes, bytes | None]] = []  # nodes before long transactions, to be freed
         self._committed_log = state.committed_log
 
     @property
-    def answer_word(self) -> Callable[[ClientConnection, str], bytes] | None:
+    def answer_word(self) -> Callable[[ClientConnection, str], bytes | Iterator[str]] | None:
         return self.state.answer_word
 
     @answer_word.setter
-    def answer_word(self, answer: Callable[[ClientConnection, str], bytes] | None) -> None:
+    def answer_word(self, answer: Callable[[ClientConnection, str], bytes | Iterator[str]] | None) -> None:
         self.state.answer_word = answer
 
     def begin_batch(self, now_ms: int, wall_ms: int) -> None:
@@ -410,6 +419,8 @@ class Pipeline:
         if op == _GET_EPHEMERALS:
             owned = self.tree.ephemerals.get(connection.session_id, ())
             return _SHORT_REPLY_BYTES + _CHILD_NAME_BYTES * len(owned)
+        if op == _GET_ACL:
+            return _SHORT_REPLY_BYTES + _ACL_WEIGHT * len(self.tree.acls.get(body[4:], b""))
         if op not in _LONG_READS:
             return _SHORT_REPLY_BYTES + len(body)
         path = body[4:-1] if len(body) > 4 else b""  # between its length and the watch flag
@@ -448,6 +459,8 @@ class Pipeline:
         same_ms, same_count = UNTIMED, 0  # writes that began together are counted together
         is_whole, steps_max = self.applying is None, slices.STEPS_PER_SLICE
         while is_whole and self.due and self.steps < steps_max and self.preparing is None:
+            if self.long_reads and self._reader_before_next() is not None:
+                break
             self.due -= 1
             done = in_flight.popleft()
             if done[4] != same_ms:
@@ -461,6 +474,12 @@ class Pipeline:
         if self.due:
             self._keep_due()
             self.state.on_work_left()
+
+    def _reader_before_next(self) -> ClientConnection | None:
+        """The client of the next transaction, if a long read of its own comes before it. Were it applied now,
+        reads between the two would show what was written behind them, and its reply an earlier zxid."""
+        connection = self.in_flight[0][1] if self.due else None
+        return connection if connection is not None and connection.long_read is not None else None
 
     def _keep_due(self) -> None:
         """A learner that is brought up to date now is sent what is committed, applied or not."""
@@ -497,6 +516,8 @@ class Pipeline:
                 self.applying = Application(done, LongApplication(self.tree, txn), 0, b"")
                 return self._go_on_applying()
             self.steps += OPERATION_STEPS * (len(txn.args) if type_ == MULTI else 1)
+        elif len(txn.payload) > LONG_PATH_BYTES and isinstance(txn.args[0], bytes):
+            self.steps += depth_steps(txn.args[0])
         err, body = apply_txn(self.tree, txn)
         self._applied(txn)
         if txn.digest is not None and not txn.zxid % DIGEST_INTERVAL:
@@ -512,27 +533,39 @@ class Pipeline:
         applying = self.applying
         assert applying is not None
         done, long = applying.done, applying.long
+        steps_max = slices.long_slice_steps()
         if self.watches.untold:
-            self.steps += self.watches.go_on_telling(slices.STEPS_PER_SLICE - self.steps)
-        while long is not None and not self.watches.untold and self.steps < slices.STEPS_PER_SLICE:
+            self.steps += self.watches.go_on_telling(max(1, steps_max - self.steps))
+        while long is not None and not long.is_whole and not self.watches.untold and self.steps < steps_max:
             # Events for many are told before the next operations, so that they do not pile up.
-            is_whole, steps = long.go_on(min(_APPLIED_AT_ONCE_STEPS, slices.STEPS_PER_SLICE - self.steps))
-            self.steps += steps
-            if is_whole:
-                applying.err, applying.body, applying.long = long.err, long.body, None
-                self._applied(done[0])
-                if done[0].digest is not None and not done[0].zxid % DIGEST_INTERVAL:
-                    self.digest_history.note(done[0].zxid, self.tree.digest)
-                long = None
+            self.steps += long.go_on(min(_APPLIED_AT_ONCE_STEPS, steps_max - self.steps))
             if self.watches.untold:
-                self.steps += self.watches.go_on_telling(slices.STEPS_PER_SLICE - self.steps)
-        if long is None and not self.watches.untold:
+                self.steps += self.watches.go_on_telling(max(1, steps_max - self.steps))
+        if (long is None or long.is_whole) and not self.watches.untold:
+            if long is not None:
+                self._finish(applying, long)
             self.applying = None
             self._answer(done, applying.err, applying.body)
             return True
         self.meter.noted(COMMIT, done[0].session, done[0].type)
         self.state.on_work_left()
         return False
+
+    def _finish(self, applying: Application, long: LongApplication) -> None:
+        """All of a long transaction is in the tree and told: let it be seen."""
+        before, txn = self.tree.before, applying.done[0]
+        long.finish()
+        applying.err, applying.body = long.err, long.body
+        self._applied(txn)
+        if txn.digest is not None and not txn.zxid % DIGEST_INTERVAL:
+            self.digest_history.note(txn.zxid, self.tree.digest)
+        if before is not None:
+            self._shown.append(before.bodies)
+            self.state.on_work_left()
+            self.steps += len(before.late_watches)
+            for (watcher, path), existed in before.late_watches.items():
+                if watcher.state != CLOSED:
+                    self.watches.renew(self.tree, path, existed, before.zxid, watcher)
 
     def _answer(self, done: InFlight, err: int, body: bytes) -> None:
         txn, connection, xid, op, started_ms, frame_bytes = done
@@ -553,6 +586,10 @@ class Pipeline:
 
     # -- what takes long
 
+    def takes_meanwhile(self, op: int, length: int) -> bool:
+        """Whether a write is taken while a transaction is applied: not if it may take long itself."""
+        return self.preparing is None and (op != MULTI or length <= LONG_MULTI_BYTES)
+
     def hold(self, connection: ClientConnection) -> None:
         """A connection waits with its next request until what is being prepared or applied is whole."""
         self.held.append(connection)
@@ -567,6 +604,7 @@ class Pipeline:
             or self.resumable
             or self.long_reads
             or self.watches.dropped
+            or self._shown
         )
 
     def go_on(self) -> None:
@@ -575,6 +613,9 @@ class Pipeline:
             self._go_on_preparing()
         elif self.applying is not None:
             self._go_on_applying()
+        elif self.long_reads and (reader := self._reader_before_next()) is not None:
+            self.long_reads.remove(reader)
+            reader.go_on_reading()
         self._apply_due()
         if self.preparing is None and self.applying is None:
             self._go_on_undisturbed()
@@ -582,16 +623,30 @@ class Pipeline:
             self.state.on_work_left()
 
     def _go_on_undisturbed(self) -> None:
-        """No transaction is half done: let others go on, each with its share of the slice."""
+        """No transaction is half done: let others go on, each with its share of the slice. Clients that ask
+        for long transactions come last: one after the other, these would leave nothing to those who wait."""
         held, self.held = self.held, []
+        held.sort(key=_asks_for_long)
         self.resumable += held
         self.resume_paused()
         self.steps += self.watches.go_on_dropping(slices.STEPS_PER_SLICE - self.steps)
+        if self._shown:
+            self._free_some()
         for _ in range(len(self.long_reads)):
             if self.steps >= slices.STEPS_PER_SLICE:
                 return
             connection = self.long_reads.popleft()
             connection.go_on_reading()
+
+    def _free_some(self) -> None:
+        """Very many nodes as they were take long to be freed."""
+        bodies, steps_max = self._shown[-1], max(self.steps + 1, slices.long_slice_steps())
+        while bodies and self.steps < steps_max:
+            for _ in range(min(len(bodies), FREED_PER_STEP)):
+                bodies.popitem()
+            self.steps += 1
+        if not bodies:
+            self._shown.pop()
 
     def _go_on_preparing(self) -> None:
         """Only whoever orders writes prepares any."""
@@ -618,6 +673,8 @@ class Pipeline:
 
     def _expire_local(self) -> None:
         for session in list(self.local.expire(self.now_ms)):
+            if not session.is_closing:
+                continue
             self.report_expiry(session)
             self.local.forget(session.id)
             holder = self.connections.get(session.id)

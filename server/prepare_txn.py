@@ -35,6 +35,7 @@ from jute.errors import (
 from jute.opcodes import CreateMode, Perms
 from server import paths
 from server.acls import OPEN_ACL, AccessRules, AuthIds
+from server.changes import FROM_TREE, Change
 from server.client_sessions import Sessions
 from server.data_tree import (
     CREATES_MAX,
@@ -85,7 +86,7 @@ _FLAGS: Final = frozenset(mode.value for mode in CreateMode)
 # From joining, leaving and new members, the version to start from and a zxid to a configuration's text.
 NewConfig = Callable[[str | None, str | None, str | None, int, int], str]
 
-FROM_TREE: Final = -1
+_UNKNOWN: Final = -1  # a digest that nobody has asked for
 
 # An `auth` entry grows to one for each id of the client, in every create of a multi: without a bound, one
 # frame makes a transaction larger than any log entry can be. The original reads up to twice a frame.
@@ -93,30 +94,10 @@ _ACL_GROWTH_BYTES_MAX: Final = 512 << 10
 # A longer list of ephemerals is left out, as old versions always did: whoever applies the transaction knows
 # them. The original cannot read log entries that are much larger than a frame.
 _FORGOTTEN_AT_ONCE: Final = 1000  # changes; few transactions have as many
+_KNOWN_NODES_MAX: Final = 4096
+_KNOWN_BODY_BYTES_MAX: Final = 2048  # where the tree may have a copy of its own
 _LISTED_BYTES_MAX: Final = 512 << 10
 _LISTED_PER_STEP: Final = 8  # ephemerals that are found and listed in the time of a step
-
-
-class Change:
-    """A node as it will be; `body` is None once it will be gone.
-
-    `zxid` is that of the transaction that makes it so, or FROM_TREE while it is only a copy of what is.
-    `creates` goes on beyond CREATES_MAX, where what is stored sticks: as long as it is pending, the original
-    goes on with wrapped sequence numbers, and so do we.
-    """
-
-    __slots__ = ("acl", "body", "children", "creates", "digest", "owner", "zxid")
-
-    def __init__(
-        self, zxid: int, body: bytes | None, creates: int, children: int, acl: bytes, owner: int, digest: int
-    ) -> None:
-        self.zxid = zxid
-        self.body = body
-        self.creates = creates
-        self.children = children
-        self.acl = acl
-        self.owner = owner
-        self.digest = digest
 
 
 class Preparer:
@@ -151,13 +132,15 @@ class Preparer:
         self.zxid = tree.last_zxid
         self.digest = tree.digest
         self.pending: dict[bytes, Change] = {}
-        self._order: deque[tuple[int, bytes]] = deque()  # (zxid, path) of every change, oldest first
-        self._applied_zxid = tree.last_zxid
+        self._changes: list[Change] = []  # of the transaction that is being prepared
+        self._to_forget: deque[Change] = deque()  # of a long transaction that is applied
+        self._known: dict[bytes, Change] = {}  # nodes that were changed lately, as they are in the tree
         self._session = 0
         self._ids: AuthIds = ()
         self._time_ms = 0
         self._ephemeral_zxids: dict[int, int] = {}  # of the last ephemeral each session asked for
         self._undo: dict[bytes, Change | None] | None = None  # inside a multi: what was before it
+        self._stale: list[Change] = []  # parents that this transaction has changed repeatedly
         self.acl_entries = 0  # that were looked at so far: what ACLs cost
 
     def prepare(self, session: int, cxid: int, op: int, body: bytes, ids: AuthIds, time_ms: int) -> Txn:
@@ -194,8 +177,14 @@ class Preparer:
         return self._seal_close(session, cxid, owned)
 
     def _remove_ephemeral(self, path: bytes) -> None:
+        """As _remove does, without a look at more of the node than has to be."""
+        if self._digests:
+            change = self.pending.get(path) or self._known.get(path)
+            is_known = change is not None and change.digest != _UNKNOWN
+            self.digest -= change.digest if change is not None and is_known else self._tree.digest_of(path)
+        self._put(Change(path, self.zxid, None, 0, 0, OPEN_ACL, 0, 0))
         parent_path = paths.parent_of(path)
-        self._remove(path, self._get(path), parent_path, self._get(parent_path))
+        self._change_children(parent_path, self._get(parent_path), -1)
 
     def _seal_close(self, session: int, cxid: int, owned: list[bytes]) -> Txn:
         self._sessions.mark_closing(session)
@@ -206,28 +195,40 @@ class Preparer:
         """The reaper's request: session 0, which no client has."""
         return self._prepare(0, 0, DELETE_CONTAINER, (path,), (), time_ms)
 
-    def applied(self, zxid: int) -> None:
-        """A transaction is in the tree now: forget its changes, or the first of very many.
-
-        Those that are left tell the same as the tree, until `forget` or the next transactions get to them.
-        """
-        self._applied_zxid = zxid
-        self.forget(_FORGOTTEN_AT_ONCE)
+    def applied(self, txn: Txn) -> None:
+        """A transaction is in the tree now: its changes are no longer pending, those of a long one soon."""
+        if len(txn.changes) > _FORGOTTEN_AT_ONCE:
+            self._to_forget.extend(txn.changes)
+            return
+        for change in txn.changes:
+            self._forget(change)
 
     def forget(self, changes_max: int) -> int:
-        """Forget so many changes that are in the tree, if there are as many; returns how many there were."""
-        order, zxid, count = self._order, self._applied_zxid, 0
-        while count < changes_max and order and order[0][0] <= zxid:
-            changed_at, path = order.popleft()
-            count += 1
-            change = self.pending.get(path)
-            if change is not None and change.zxid == changed_at:
-                del self.pending[path]
+        """Forget so many changes of long transactions, if there are as many; returns how many there were."""
+        count = min(changes_max, len(self._to_forget))
+        for _ in range(count):
+            self._forget(self._to_forget.popleft())
         return count
 
     @property
     def has_to_forget(self) -> bool:
-        return bool(self._order and self._order[0][0] <= self._applied_zxid)
+        return bool(self._to_forget)
+
+    def _forget(self, change: Change) -> None:
+        """A change is in the tree. What it tells of a node is kept at hand, unless another one waits."""
+        path = change.path
+        if self.pending.get(path) is not change:
+            return
+        del self.pending[path]
+        body = change.body
+        if body is None or len(body) > _KNOWN_BODY_BYTES_MAX or not _is_known_by_changes(change):
+            self._known.pop(path, None)
+            return
+        if change.acl is not OPEN_ACL:
+            change.acl = self._tree.acls.get(path, OPEN_ACL)  # the same, but there once for all nodes
+        if len(self._known) >= _KNOWN_NODES_MAX:
+            self._known.clear()
+        self._known[path] = change
 
     # -- from operations to transactions
 
@@ -246,6 +247,7 @@ class Preparer:
 
     def _begin(self, session: int, ids: AuthIds, time_ms: int) -> None:
         self.zxid += 1
+        self._changes = []
         self._session = session
         self._ids = ids
         self._time_ms = time_ms
@@ -254,12 +256,16 @@ class Preparer:
         return seal(self._unsealed(cxid, type_, args))
 
     def _unsealed(self, cxid: int, type_: int, args: Any) -> Txn:
+        if self._stale:
+            self._freshen_all()
         digest: int | None = None
         if self._digests:
             digest = self.digest = self.digest & 0xFFFFFFFFFFFFFFFF
             if digest >> 63:
                 digest = signed64(digest)
-        return Txn(self._session, cxid, self.zxid, self._time_ms, type_, args, digest)
+        txn = Txn(self._session, cxid, self.zxid, self._time_ms, type_, args, digest)
+        txn.changes = self._changes
+        return txn
 
     def _error(self, cxid: int, failure: ZkError) -> Txn:
         return seal(Txn(self._session, cxid, self.zxid, self._time_ms, ERROR, (failure.code,), None))
@@ -269,12 +275,18 @@ class Preparer:
         done = self._begin_operations()
         for type_, args in operations:
             self._add_operation(done, type_, args)
-        self._undo = None
+        self._end_operations()
         return done.operations
 
     def _begin_operations(self) -> "_Done":
         self._undo = {}
-        return _Done(self.digest, len(self._order))
+        return _Done(self.digest)
+
+    def _end_operations(self) -> None:
+        """Of a node that was changed several times only the last change counts."""
+        if self._undo is not None:
+            self._changes = [self.pending[path] for path in self._undo]
+            self._undo = None
 
     def _add_operation(self, done: "_Done", type_: int, args: Any) -> None:
         """Prepare one more operation of a multi, or note that it is not done because one before it failed.
@@ -300,12 +312,11 @@ class Preparer:
 
     def _take_back_all(self, done: "_Done") -> None:
         if self._undo is not None:
-            self._take_back(self._undo, len(self._order) - done.changes_before, done.digest_before)
+            self._take_back(self._undo, done.digest_before)
             self._undo = None
 
-    def _take_back(self, undo: dict[bytes, Change | None], changes: int, digest: int) -> None:
-        for _ in range(changes):
-            self._order.pop()
+    def _take_back(self, undo: dict[bytes, Change | None], digest: int) -> None:
+        self._stale.clear()
         for path, before in undo.items():
             if before is None:
                 del self.pending[path]
@@ -332,7 +343,7 @@ class Preparer:
     def _set_data(self, args: Any) -> Any:
         path, data, expected = args
         self._sessions.check(self._session)
-        node = self._existing(path)
+        node = self._get_to_replace(path)
         if node.acl is not OPEN_ACL:
             self._permit(node.acl, Perms.WRITE)
         assert node.body is not None
@@ -350,7 +361,7 @@ class Preparer:
         self._sessions.check(self._session)
         paths.validate(path or b"")
         acl = self._fix_up(acl)
-        node = self._existing(path)
+        node = self._get_to_replace(path)
         self._permit(node.acl, Perms.ADMIN)
         assert node.body is not None
         version = _next_version(acl_version_of(node.body), expected)
@@ -360,10 +371,15 @@ class Preparer:
     def _check(self, args: Any) -> Any:
         path, expected = args
         self._sessions.check(self._session)
-        node = self._existing(path)
-        self._permit(node.acl, Perms.READ)
-        assert node.body is not None
-        return (path, _next_version(version_of(node.body), expected))
+        change = self.pending.get(path or b"")
+        body = self._tree.bodies.get(path or b"") if change is None else change.body
+        if body is None:
+            self._existing(path)
+            raise NoNode
+        acl = self._tree.acls.get(path, OPEN_ACL) if change is None else change.acl
+        if acl is not OPEN_ACL:
+            self._permit(acl, Perms.READ)
+        return (path, _next_version(version_of(body), expected))
 
     def _delete(self, args: Any) -> Any:
         path, expected = args
@@ -407,7 +423,7 @@ class Preparer:
         text = self._new_config(
             _text(joining), _text(leaving), _text(new_members), from_version, self.zxid
         ).encode()
-        node = self._existing(paths.CONFIG)
+        node = self._get_to_replace(paths.CONFIG)
         self._permit(node.acl, Perms.WRITE)
         assert node.body is not None
         data = len(text).to_bytes(4, "big") + text
@@ -494,10 +510,18 @@ class Preparer:
     def _get(self, path: bytes) -> Change:
         change = self.pending.get(path)
         if change is None:
-            return self._from_tree(path)
+            change = self._known.get(path)
+            return self._from_tree(path) if change is None else change
         if change.body is None:
             raise NoNode
         return change
+
+    def _get_to_replace(self, path: bytes | None) -> Change:
+        """The node a request names, with a body that is in step: it is about to get another."""
+        node = self._existing(path)
+        if node.is_stale:
+            self._freshen(node)
+        return node
 
     def _from_tree(self, path: bytes) -> Change:
         tree = self._tree
@@ -506,71 +530,108 @@ class Preparer:
             raise NoNode
         kids = tree.children.get(path)
         creates, hidden_owner = tree.creates.get(path, 0), tree.owners.get(path, 0)
-        digest = node_digest(path, body, creates, hidden_owner) if self._digests else 0
         acl = tree.acls.get(path, OPEN_ACL)
         owner = hidden_owner or shown_owner_of(body)
-        return Change(FROM_TREE, body, creates, len(kids) if kids else 0, acl, owner, digest)
+        return Change(path, FROM_TREE, body, creates, len(kids) if kids else 0, acl, owner, _UNKNOWN)
 
     def _change(self, path: bytes, node: Change, body: bytes) -> Change:
         """Let a node have this body from now on; returns what may be changed further."""
-        if node.zxid != FROM_TREE:  # an earlier change, still waiting for its own turn
-            node = Change(0, None, node.creates, node.children, node.acl, node.owner, node.digest)
+        if node.digest == _UNKNOWN and self._digests:
+            node.digest = self._tree.digest_of(path)
+        if node.zxid != FROM_TREE:  # an earlier change: it belongs to its own transaction
+            node = Change(path, 0, None, node.creates, node.children, node.acl, node.owner, node.digest)
         node.zxid = self.zxid
         node.body = body
         if self._digests:
-            hidden = self._hidden(node.owner) if node.owner < 0 else 0
-            creates = node.creates
-            digest = node_digest(path, body, creates if creates < CREATES_MAX else CREATES_MAX, hidden)
-            self.digest += digest - node.digest
-            node.digest = digest
-        self._put(path, node)
+            self._digest_anew(node, body)
+        self._put(node)
         return node
+
+    def _digest_anew(self, node: Change, body: bytes) -> None:
+        hidden = self._hidden(node.owner) if node.owner < 0 else 0
+        creates = node.creates
+        digest = node_digest(node.path, body, creates if creates < CREATES_MAX else CREATES_MAX, hidden)
+        self.digest += digest - node.digest
+        node.digest = digest
 
     def _add(self, path: bytes, data: bytes, acl: bytes, owner: int) -> None:
         hidden = self._hidden(owner)
         body = new_body(data, self.zxid, self._time_ms, 0 if hidden else owner)
         digest = node_digest(path, body, 0, hidden) if self._digests else 0
-        self._put(path, Change(self.zxid, body, 0, 0, acl, owner, digest))
+        self._put(Change(path, self.zxid, body, 0, 0, acl, owner, digest))
         self.digest += digest
 
     def _change_children(self, path: bytes, node: Change, more: int) -> None:
         """The parent of a created (more 1) or deleted (-1) node."""
         assert node.body is not None
         creates, children = node.creates + (more > 0), node.children + more
+        if node.zxid == self.zxid and creates <= CREATES_MAX:  # not for the first time in this transaction
+            node.creates, node.children = creates, children
+            if not node.is_stale:
+                node.is_stale = True
+                self._stale.append(node)
+            return
+        if node.is_stale:
+            self._freshen(node)
         if creates <= CREATES_MAX:
             body = with_children(node.body, creates, children, self.zxid)
         else:
             pzxid = self.zxid if more < 0 else pzxid_of(node.body)
             body = with_children(node.body, CREATES_MAX, children, pzxid)
         if node.zxid != FROM_TREE:
-            node = Change(FROM_TREE, None, creates, children, node.acl, node.owner, node.digest)
+            node = Change(path, FROM_TREE, None, creates, children, node.acl, node.owner, node.digest)
         node.creates, node.children = creates, children
         self._change(path, node, body)
 
+    def _freshen(self, node: Change) -> None:
+        """Bring a parent's body and digest in step with its children."""
+        node.is_stale = False
+        assert node.body is not None
+        node.body = with_children(node.body, node.creates, node.children, self.zxid)
+        if self._digests:
+            self._digest_anew(node, node.body)
+
+    def _freshen_all(self) -> None:
+        stale, self._stale = self._stale, []
+        for node in stale:
+            if node.is_stale:
+                self._freshen(node)
+
     def _remove(self, path: bytes, node: Change, parent_path: bytes, parent: Change) -> None:
-        self.digest -= node.digest
-        self._put(path, Change(self.zxid, None, 0, 0, OPEN_ACL, 0, 0))
+        if self._digests:
+            self.digest -= self._tree.digest_of(path) if node.digest == _UNKNOWN else node.digest
+        node.is_stale = False
+        self._put(Change(path, self.zxid, None, 0, 0, OPEN_ACL, 0, 0))
         self._change_children(parent_path, parent, -1)
 
     def _hidden(self, owner: int) -> int:
         """The stored owner of a node whose Stat shows none."""
         return owner if owner and not self._tree.is_ephemeral_owner(owner) else 0
 
-    def _put(self, path: bytes, change: Change) -> None:
-        if self._undo is not None:
+    def _put(self, change: Change) -> None:
+        path = change.path
+        if self._undo is None:
+            self._changes.append(change)
+        else:
             self._undo.setdefault(path, self.pending.get(path))
         self.pending[path] = change
-        self._order.append((change.zxid, path))
 
     def _ephemerals_of(self, session: int) -> list[bytes]:
         """What the session will own when its close is applied. Other owners than sessions have no end."""
         if not self._tree.is_ephemeral_owner(session):
             return []
-        owned = {
-            path: None
-            for path in self._tree.ephemerals.get(session, ())
-            if (change := self.pending.get(path)) is None or _is_owned(change, session)
-        }
+        pending, in_tree = self.pending, self._tree.ephemerals.get(session, {})
+        if len(pending) < len(in_tree):  # most often it is much shorter, and the other is copied in no time
+            owned = in_tree.copy()
+            for path in pending:
+                if path in in_tree and not _is_owned(pending[path], session):
+                    del owned[path]
+        else:
+            owned = {
+                path: None
+                for path in in_tree
+                if (change := pending.get(path)) is None or _is_owned(change, session)
+            }
         if self._ephemeral_zxids.pop(session, 0) > self._tree.last_zxid:  # else all of them are in the tree
             owned |= {path: None for path, change in self.pending.items() if _is_owned(change, session)}
         return list(owned)
@@ -582,14 +643,13 @@ _NOT_DONE: Final[Operation] = (ERROR, (RuntimeInconsistency.code,))
 class _Done:
     """The operations of a multi that are prepared, and what was before them."""
 
-    __slots__ = ("changes_before", "digest_before", "growth_bytes", "has_failed", "operations")
+    __slots__ = ("digest_before", "growth_bytes", "has_failed", "operations")
 
-    def __init__(self, digest_before: int, changes_before: int) -> None:
+    def __init__(self, digest_before: int) -> None:
         self.operations: list[Operation] = []
         self.has_failed = False
         self.growth_bytes = 0
         self.digest_before = digest_before
-        self.changes_before = changes_before
 
 
 class LongPreparation:
@@ -691,9 +751,15 @@ class LongMulti(LongPreparation):
             steps += ENTRY_STEPS * (preparer.acl_entries - entries_before)
             steps += 1 if done.has_failed else OPERATION_STEPS + depth_steps(args[0])
         if len(done.operations) == len(operations):
-            preparer._undo = None
+            preparer._end_operations()
             self._payload = LongPayload(preparer._unsealed(self._cxid, MULTI, done.operations))
         return steps
+
+
+def _is_known_by_changes(change: Change) -> bool:
+    """Whether nothing but transactions changes the node, and nothing is stored otherwise than it is pending:
+    quota statistics and the members' list change by themselves, and counts stick at their maximum."""
+    return change.creates <= CREATES_MAX and not change.path.startswith(b"/zookeeper/")
 
 
 def _is_owned(change: Change, session: int) -> bool:

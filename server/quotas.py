@@ -11,11 +11,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from jute.errors import MarshallingError, QuotaExceeded
-from server.paths import QUOTA, ROOT, ancestors_or_self, parent_of
+from server.paths import QUOTA, ROOT, ancestors_or_self, is_at_or_above, parent_of
 
 if TYPE_CHECKING:
     from server.data_tree import DataTree
 
+_LONG_PATH_BYTES = 512
 LIMITS = b"zookeeper_limits"
 STATS = b"zookeeper_stats"
 _TEXT_BYTES_MAX = 4096  # every write below a quota reads its texts, which take 100 bytes
@@ -60,6 +61,9 @@ class Quotas:
         """The longest path at or above this one that has a quota."""
         if not self.paths:
             return None
+        if len(path) > _LONG_PATH_BYTES and len(self.paths) <= len(path):  # very many nodes may be above it
+            above = (quota for quota in self.paths if is_at_or_above(quota, path))
+            return max(above, key=len, default=None)
         return next((above for above in ancestors_or_self(path) if above in self.paths), None)
 
     def changed(self, tree: "DataTree", path: bytes, bytes_more: int, nodes_more: int) -> None:

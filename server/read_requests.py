@@ -51,7 +51,7 @@ _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # what String.trim takes o
 _NULL_PATH: Final = b"null"  # may be watched, though nothing ever happens there; this is how Java shows it
 
 
-def _path_and_watch(data: bytes, at: int, end: int) -> tuple[bytes, bool]:
+def path_and_watch(data: bytes, at: int, end: int) -> tuple[bytes, bool]:
     """The body of exists, getData and getChildren."""
     if at + 5 > end:
         raise DecodeError("the request is too short")
@@ -71,8 +71,13 @@ def _readable(conn: "ClientConnection", path: bytes) -> tuple[bytes, bytes]:
             raise NoNode
         path, body = ROOT, tree.bodies[ROOT]
     if path in tree.acls:
-        _judge(conn, tree.acls[path], _READ)
+        judge_read(conn, tree.acls[path])
     return path, body
+
+
+def judge_read(conn: "ClientConnection", acl: bytes) -> None:
+    """NoAuth, or nothing."""
+    _judge(conn, acl, _READ)
 
 
 def _judge(conn: "ClientConnection", acl: bytes, wanted: int) -> None:
@@ -86,7 +91,7 @@ def _judge(conn: "ClientConnection", acl: bytes, wanted: int) -> None:
 
 
 def get_data(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
-    asked, watch = _path_and_watch(data, at, end)
+    asked, watch = path_and_watch(data, at, end)
     _, body = _readable(conn, asked)
     if watch:
         conn.pipeline.watches.watch_data(asked, conn)
@@ -95,7 +100,7 @@ def get_data(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
 
 def exists(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
     """The one read whose watch is set although the node is missing."""
-    asked, watch = _path_and_watch(data, at, end)
+    asked, watch = path_and_watch(data, at, end)
     try:
         _, body = _readable(conn, asked)
     except NoNode:
@@ -110,7 +115,7 @@ def exists(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
 
 
 def get_children(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
-    asked, watch = _path_and_watch(data, at, end)
+    asked, watch = path_and_watch(data, at, end)
     path, _ = _readable(conn, asked)
     if watch:
         conn.pipeline.watches.watch_children(asked, conn)
@@ -118,7 +123,7 @@ def get_children(conn: "ClientConnection", data: bytes, at: int, end: int) -> by
 
 
 def get_children2(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
-    asked, watch = _path_and_watch(data, at, end)
+    asked, watch = path_and_watch(data, at, end)
     path, body = _readable(conn, asked)
     if watch:
         conn.pipeline.watches.watch_children(asked, conn)

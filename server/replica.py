@@ -581,17 +581,21 @@ class Replica:
         config = self.config
         pause_s = 60 / max(1, config.container_max_per_minute)
         self.begin_batch()
-        for path in list(pipeline.expired_containers(config.container_max_never_used_ms)):
+        for path in pipeline.expired_containers(config.container_max_never_used_ms):
+            if path is None:
+                await trio.lowlevel.checkpoint()
+                self.begin_batch()
             while pipeline.preparing is not None:
                 await trio.lowlevel.checkpoint()
                 self.begin_batch()
             if self.pipeline is not pipeline:
                 return
-            log.info("container_or_ttl_node_expired", path=path.decode("utf-8", "replace"))
-            pipeline.submit_delete_container(path)
-            self.end_batch()
-            await trio.sleep(pause_s)
-            self.begin_batch()
+            if path is not None:
+                log.info("container_or_ttl_node_expired", path=path.decode("utf-8", "replace"))
+                pipeline.submit_delete_container(path)
+                self.end_batch()
+                await trio.sleep(pause_s)
+                self.begin_batch()
 
     async def purge_old_files(self) -> None:
         config = self.config

@@ -29,6 +29,7 @@ from server.client_fronts import FrontLimits, PlainFront
 from server.clock import SystemClock
 from server.config import LoadedConfig, ServerConfig
 from server.four_letter_words import FourLetterWords
+from server.garbage import collect_garbage
 from server.host_facts import RealHost
 from server.loading_progress import loading_progress
 from server.metrics import MetricsReader
@@ -89,7 +90,7 @@ def _stopped(code: int, summary: str, failures: BaseExceptionGroup[BaseException
     for failure in _leaves(failures):
         log.error(summary, reason=str(failure) or type(failure).__name__)
         print(f"{summary}: {failure}", file=sys.stderr)
-    log.error(f"Exiting with code {code}")
+    log.error(f"Exiting JVM with code {code}")  # in these words, for those who look for them
     return code
 
 
@@ -183,6 +184,7 @@ async def _serve_clients(
             front = _front(server)
             server.fronts.append(front)
             serving.start_soon(front.run, listener)
+        serving.start_soon(collect_garbage)
         serving.start_soon(server.work_off)
         serving.start_soon(server.tick)
         serving.start_soon(server.take_snapshots)

@@ -21,6 +21,7 @@ AUTHENTICATION_STEPS: Final = (
 ACCEPT_STEPS: Final = 12 * _ALIKE  # of a new connection, or of one that ends
 CONNECT_STEPS: Final = 20 * _ALIKE  # of a session that is opened or taken up again
 WORD_STEPS: Final = 50 * _ALIKE  # of a four-letter word
+LINE_STEPS: Final = _ALIKE  # of a line of a long answer to such a word
 FLUSH_STEPS: Final = 8 * _ALIKE  # of a call of the system that sends
 WRITE_STEPS: Final = 4  # of a write by itself, which is less
 CODEC_STEPS: Final = 2  # of an operation in a list of them, to take it apart or to put it together
@@ -29,7 +30,14 @@ ENTRY_STEPS: Final = 3 * _ALIKE  # of an entry of an ACL, to be read or to be ju
 SMALLEST_ENTRY_BYTES: Final = 12  # of such an entry
 SEARCHED_PER_STEP: Final = 1 << 10  # of bytes that are looked at one by one: paths, texts
 LISTED_PER_STEP: Final = 8  # of names that are put into a list of children
-NAMES_PER_STEP: Final = 16  # of nodes above a node, where all of them are looked at
+FREED_PER_STEP: Final = 4  # of nodes that are not shown any more
+LONG_PATH_BYTES: Final = 300
+HASHED_PER_STEP: Final = 1000  # of bytes in the names of all nodes above a node, where each is looked up
+
+
+def long_slice_steps() -> int:
+    """Of a transaction that takes many slices, in each of them: others are served in between."""
+    return max(1, STEPS_PER_SLICE // 4)
 
 
 def operations_per_slice() -> int:
@@ -53,4 +61,4 @@ def undecodable_steps(length: int) -> int:
 
 def depth_steps(path: bytes) -> int:
     """What a change costs for the nodes above it, each of which counts what lies below."""
-    return path.count(b"/") // NAMES_PER_STEP
+    return 0 if len(path) < LONG_PATH_BYTES else path.count(b"/") * len(path) // HASHED_PER_STEP

@@ -26,6 +26,7 @@ from librt.strings import BytesWriter, write_i32_be, write_i64_be
 
 from jute.opcodes import OpCode
 from jute.record import DecodeError
+from server.changes import Change
 from server.slices import CODEC_STEPS
 from server.wire_reader import WireReader
 
@@ -65,10 +66,13 @@ _DIGEST: Final = Struct(">iq")
 _DIGEST_BEGINNING: Final = Struct(">i").pack(DIGEST_VERSION)
 
 
+_NO_CHANGES: Final[list[Change]] = []
+
+
 class Txn:
     """One transaction: who asked for it, when, and what it changes."""
 
-    __slots__ = ("args", "cxid", "digest", "payload", "session", "time_ms", "type", "zxid")
+    __slots__ = ("args", "changes", "cxid", "digest", "payload", "session", "time_ms", "type", "zxid")
 
     def __init__(
         self, session: int, cxid: int, zxid: int, time_ms: int, type_: int, args: Args, digest: int | None
@@ -81,6 +85,7 @@ class Txn:
         self.args = args
         self.digest = digest  # of the whole tree once this is applied, as a signed long; None: not known
         self.payload = b""
+        self.changes: list[Change] = _NO_CHANGES  # that it was prepared with, in their order
 
     def __repr__(self) -> str:
         return f"Txn(0x{self.zxid:x}, session=0x{self.session:x}, type={self.type}, args={self.args!r})"

@@ -18,7 +18,7 @@ before it hears of it. Whoever applies transactions sees to that (pipeline.py).
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Final, Protocol
 
@@ -34,11 +34,12 @@ from server.data_tree import (
     mzxid_of,
     pzxid_of,
 )
-from server.paths import ROOT, ancestors_or_self
+from server.paths import ROOT, ancestors_or_self, is_at_or_above
 
 _EVENT: Final = Struct(">iiqiiii")
 _UNKNOWN_ZXID: Final = -1
 _ACL_STEPS: Final = 4  # to judge whether a client may hear of a node that is not open to everyone
+_LONG_PATH_BYTES: Final = 512
 TOLD_AT_ONCE_MAX = 200
 
 
@@ -65,6 +66,26 @@ class WatchedPaths:
         self.persistent: set[bytes] = set()
         self.recursive: set[bytes] = set()
 
+    def of_data(self) -> set[bytes]:
+        """All but the children that are watched, as the original counts."""
+        if not self.persistent and not self.recursive:
+            return self.data_once
+        return self.data_once | self.persistent | self.recursive
+
+    def count(self) -> int:
+        """As the original counts: nodes that are watched, and nodes whose children are."""
+        of_children = len(self.child_once)
+        if self.persistent:
+            of_children += sum(path not in self.child_once for path in self.persistent)
+        return self.count_of_data() + of_children
+
+    def count_of_data(self) -> int:
+        count, once = len(self.data_once), self.data_once
+        if self.persistent or self.recursive:
+            count += sum(path not in once for path in self.persistent)
+            count += sum(path not in once and path not in self.persistent for path in self.recursive)
+        return count
+
     def __len__(self) -> int:
         return len(self.data_once) + len(self.child_once) + len(self.persistent) + len(self.recursive)
 
@@ -80,12 +101,16 @@ def encode_event(event: int, path: bytes, zxid: int) -> bytes:
 
 
 class Untold:
-    """An event, and those who have not been told of it yet."""
+    """An event, and those who have not been told of it yet.
 
-    __slots__ = ("acl", "frame", "watchers")
+    Their watches of `once`, if it is a path, are gone; each forgets its own when it is told.
+    """
 
-    def __init__(self, watchers: Iterator[Watcher], frame: bytes, acl: bytes) -> None:
+    __slots__ = ("acl", "frame", "once", "watchers")
+
+    def __init__(self, watchers: Iterator[Watcher], frame: bytes, acl: bytes, once: bytes) -> None:
         self.watchers = watchers
+        self.once = once
         self.frame = frame
         self.acl = acl
 
@@ -106,18 +131,29 @@ class Watches:
 
     def trigger_data(self, path: bytes, event: int, zxid: int, acl: bytes) -> Watchers | None:
         told = self.data_once.pop(path, None) if self.data_once else None
+        once = b""
         if told:
-            for watcher in told:
-                watcher.watched.data_once.discard(path)
+            if len(told) <= TOLD_AT_ONCE_MAX:
+                for watcher in told:
+                    watcher.watched.data_once.discard(path)
+            else:
+                once = path
         if self.persistent and path in self.persistent:
             told = (told or {}) | self.persistent[path]
         if self.recursive:
-            for above in ancestors_or_self(path):
+            for above in self._recursive_above(path):
                 if above in self.recursive:
                     told = (told or {}) | self.recursive[above]
         if told:
-            self._tell(told, event, path, zxid, acl)
+            self._tell(told, event, path, zxid, acl, once)
         return told
+
+    def _recursive_above(self, path: bytes) -> Iterable[bytes]:
+        """Where a recursive watch may see a change, nearest first. Above a long path there may be very many
+        nodes: then it is those that are watched which are looked at, if they are fewer."""
+        if len(path) <= _LONG_PATH_BYTES or len(self.recursive) > len(path):
+            return ancestors_or_self(path)
+        return sorted((each for each in self.recursive if is_at_or_above(each, path)), key=len, reverse=True)
 
     def trigger_child(
         self, path: bytes, event: int, zxid: int, acl: bytes, told: Watchers | None = None
@@ -133,11 +169,13 @@ class Watches:
         if watchers:
             self._tell(watchers, event, path, zxid, acl)
 
-    def _tell(self, watchers: Watchers, event: int, path: bytes, zxid: int, acl: bytes) -> None:
+    def _tell(
+        self, watchers: Watchers, event: int, path: bytes, zxid: int, acl: bytes, once: bytes = b""
+    ) -> None:
         self.count_told(event, len(watchers))
         frame = encode_event(event, path, zxid)
         if self.untold or len(watchers) > TOLD_AT_ONCE_MAX:
-            self.untold.append(Untold(iter(watchers), frame, acl))
+            self.untold.append(Untold(iter(watchers), frame, acl, once))
             return
         is_open = acl == OPEN_ACL
         for watcher in watchers:
@@ -150,7 +188,10 @@ class Watches:
         while self.untold and steps < steps_max:
             event = self.untold[0]
             acl, frame, is_open = event.acl, event.frame, event.acl == OPEN_ACL
+            once = event.once
             for watcher in event.watchers:
+                if once:
+                    watcher.watched.data_once.discard(once)
                 if is_open or watcher.may_read(acl):
                     watcher.notify(frame)
                 steps += 1 if is_open else _ACL_STEPS
@@ -264,31 +305,37 @@ class Watches:
         else:
             self.watch_children(path, watcher)
 
+    def renew(self, tree: DataTree, path: bytes, existed: bool, since_zxid: int, watcher: Watcher) -> None:
+        """Watch for what happens since a reader looked, which may have happened already."""
+        if existed:
+            self.renew_data(tree, path, since_zxid, watcher)
+        else:
+            self.renew_exists(tree, path, watcher)
+
     # -- counting, for wchs, wchc, wchp and mntr; child watches are not counted, as in the original
 
-    def watched_by_path(self) -> Table:
-        merged: Table = {}
-        for table in (self.data_once, self.persistent, self.recursive):
-            for path, watchers in table.items():
-                merged[path] = merged.get(path, {}) | watchers
-        return merged
+    def paths(self) -> Iterator[bytes]:
+        """What is watched now, each path once; what is watched later may be there too."""
+        for table, *before in (
+            (self.data_once,),
+            (self.persistent, self.data_once),
+            (self.recursive, self.persistent, self.data_once),
+        ):
+            for path in list(table):
+                if not any(path in other for other in before):
+                    yield path
 
-    def count(self) -> int:
-        """For mntr, as the original counts: who watches which node, and who watches which node's children."""
-        of_data = _count_distinct(self.data_once, self.persistent, self.recursive)
-        return of_data + _count_distinct(self.child_once, self.persistent)
+    def watchers_of(self, path: bytes) -> Watchers:
+        once, persistent = self.data_once.get(path, {}), self.persistent.get(path, {})
+        return once | persistent | self.recursive.get(path, {})
 
+    def count_paths(self) -> int:
+        lasting = self.persistent.keys() | self.recursive.keys()
+        return len(self.data_once) + sum(path not in self.data_once for path in lasting)
 
-def _count_distinct(most: Table, *others: Table) -> int:
-    """How many pairs of path and watcher there are in several tables, of which the first is the largest."""
-    count = sum(map(len, most.values()))
-    for path in set().union(*others):
-        once = most.get(path, {})
-        everyone = once
-        for table in others:
-            everyone = everyone | table.get(path, {})
-        count += len(everyone) - len(once)
-    return count
+    def __bool__(self) -> bool:
+        """Whether anything is watched."""
+        return bool(self.data_once or self.child_once or self.persistent or self.recursive)
 
 
 def _count_nothing(event: int, watchers: int) -> None:

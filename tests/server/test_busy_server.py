@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 
 from server.apply_txn import apply_txn
+from server.changes import Change
 from server.data_tree import DataTree
 from server.txns import decode_txn
 from tests.server.busy_server import BusyServer
@@ -45,10 +46,18 @@ def test_the_smallest_slices_lead_to_the_same_history(done: list[Step]) -> None:
     assert_settled(sliced)
 
 
+def told_by(change: Change) -> tuple[object, ...]:
+    """All but which transaction made it so, and the digest, which is not always asked for."""
+    return (change.path, change.body, change.creates, change.children, change.acl, change.owner)
+
+
 def assert_settled(server: BusyServer) -> None:
     tree, preparer = server.tree, server.pipeline.preparer
     assert_sound(tree)
     assert not preparer.pending
+    for path, known in preparer._known.items():
+        assert told_by(known) == told_by(preparer._from_tree(path))
+        assert known.digest == tree.digest_of(path)
     assert preparer.zxid == tree.last_zxid
     assert preparer.digest & _MASK64 == tree.digest == tree.compute_digest()
     assert not server.pipeline.in_flight

@@ -284,3 +284,4 @@ def test_a_data_directory_that_cannot_be_entered(tmp_path: Path, monkeypatch: py
     assert done.exit_code == 3
     assert "Cannot enter data directory" in done.stderr
     assert "chown" in done.stderr
+    assert done.stdout.endswith("Exiting JVM with code 3\n")

@@ -19,7 +19,8 @@ from jute.client_records import (
 from jute.opcodes import CreateMode, OpCode, Perms
 from jute.zookeeper_version import FULL_VERSION
 from persistence.data_dirs import DataDirs
-from server.client_protocol import ClientConnection
+from server import slices
+from server.client_protocol import OUT_PAUSE_BYTES, ClientConnection
 from server.config import FOUR_LETTER_WORDS, ServerConfig
 from server.digest_history import DigestHistory
 from server.four_letter_words import FourLetterWords
@@ -59,6 +60,8 @@ class Asked:
     server: OneServer
     words: FourLetterWords
     connections: list[ClientConnection]
+    turns: int = 0
+    longest_steps: int = 0
 
     def connect(self, *, timeout_ms: int = 10_000) -> Client:
         client = self.server.connect(timeout_ms=timeout_ms)
@@ -74,6 +77,25 @@ class Asked:
         self.connections.remove(connection)
         assert connection.closes_after_flush
         return b"".join(connection.out).decode()
+
+    def ask_in_slices(self, sent: bytes) -> str:
+        """The same for an answer that may take many, of which `turns` and `longest_steps` tell."""
+        server, connection = self.server, Client(self.server).connection
+        server.begin_batch()
+        connection.received(sent)
+        self.turns, self.longest_steps = 1, server.pipeline.steps
+        said = list(connection.out)
+        connection.flushed(0)
+        while server.pipeline.has_work_left:
+            connection.out.clear()
+            server.begin_batch()
+            server.pipeline.go_on()
+            self.turns += 1
+            self.longest_steps = max(self.longest_steps, server.pipeline.steps)
+            said += connection.out
+            connection.flushed(0)
+        assert connection.closes_after_flush
+        return b"".join(said).decode()
 
 
 def make_server(whitelist: frozenset[str] = ALL, standing: Standing | None = None) -> Asked:
@@ -441,3 +463,70 @@ def test_a_probe_leaves_no_trace_in_the_usual_log() -> None:
         asked.ask(b"ruok")
 
     assert [line["log_level"] for line in lines] == ["debug"]
+
+
+# -- very much to tell
+
+
+LONG_WORDS = (b"cons", b"crst", b"dump", b"stat", b"wchc", b"wchp", b"wchs")
+
+
+@pytest.fixture(scope="module")
+def crowded() -> Asked:
+    """Connections, sessions, ephemerals and watches, each more than fit into a slice."""
+    asked = make_server()
+    clients = [asked.connect() for _ in range(600)]
+    for client in clients:
+        for n in range(10):
+            client.ask(OpCode.EXISTS, ExistsRequest(f"/w{n}-{client.session_id % 100}", True))
+    for n in range(6000):
+        create(clients[0], f"/e{n}" + "x" * 300, ephemeral=True)
+    return asked
+
+
+@pytest.mark.parametrize("word", LONG_WORDS)
+def test_a_long_answer_is_made_in_slices_and_is_the_same(
+    crowded: Asked, monkeypatch: pytest.MonkeyPatch, word: bytes
+) -> None:
+    at_once = crowded.ask_in_slices(word)
+    monkeypatch.setattr(slices, "STEPS_PER_SLICE", 300)
+    in_slices = crowded.ask_in_slices(word)
+    if word == b"stat":
+        at_once = re.sub("(Received|Sent): .*", "", at_once)
+        in_slices = re.sub("(Received|Sent): .*", "", in_slices)
+    assert in_slices == at_once
+    assert crowded.turns > 1
+    assert crowded.longest_steps < 2 * 300
+
+
+def test_a_long_answer_waits_for_its_client(crowded: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has not taken is not more than a little above the limit; then the rest follows."""
+    whole = crowded.ask_in_slices(b"dump")
+    monkeypatch.setattr(slices, "STEPS_PER_SLICE", 300)
+    connection = Client(crowded.server).connection
+    crowded.server.begin_batch()
+    connection.received(b"dump")
+    taken = b""
+    for _ in range(1000):
+        crowded.server.work_off()
+        assert sum(map(len, connection.out)) < OUT_PAUSE_BYTES + 200_000
+        taken += b"".join(connection.out)
+        connection.out.clear()
+        if connection.closes_after_flush:
+            break
+        connection.flushed(0)
+    assert len(taken.splitlines()) == len(whole.splitlines())
+    assert len(taken) > OUT_PAUSE_BYTES
+
+
+def test_who_leaves_before_a_long_answer_is_whole_is_forgotten(
+    crowded: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "STEPS_PER_SLICE", 300)
+    connection = Client(crowded.server).connection
+    crowded.server.begin_batch()
+    connection.received(b"dump")
+    assert crowded.server.pipeline.has_work_left
+    connection.lost()
+    crowded.server.work_off()
+    assert not crowded.server.pipeline.has_work_left

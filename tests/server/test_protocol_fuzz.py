@@ -177,7 +177,7 @@ def test_nothing_is_left_of_clients_that_are_gone(seed: int) -> None:
     tables = (watches.data_once, watches.child_once, watches.persistent, watches.recursive)
     assert not any(tables)
     assert not pipeline.preparer.pending
-    assert not pipeline.preparer._order
+    assert not pipeline.preparer.has_to_forget
     assert not pipeline.preparer._ephemeral_zxids
     assert not tree.ephemerals
     assert not tree.session_timeouts_ms

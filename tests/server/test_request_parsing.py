@@ -23,7 +23,7 @@ from jute.opcodes import OpCode
 from jute.primitives import Buffer, UString, decode_ustring, encode_ustring
 from jute.record import DecodeError, decode, encode, record
 from server.acls import OPEN_ACL
-from server.read_requests import _path_and_watch
+from server.read_requests import path_and_watch
 from server.wire_reader import WireReader
 from server.write_requests import MULTI_READS, NullAclInMulti, parse_operations, parse_write
 from tests.server.acl_vectors import AclVector
@@ -158,9 +158,9 @@ def test_paths_of_reads_parse_as_their_record_does(
         expected = None
     if expected is None or expected.path is None:
         with pytest.raises(DecodeError):
-            _path_and_watch(before + body + behind, start, end)
+            path_and_watch(before + body + behind, start, end)
     else:
-        path, watch = _path_and_watch(before + body + behind, start, end)
+        path, watch = path_and_watch(before + body + behind, start, end)
         assert decode_ustring(path) == expected.path
         assert watch == expected.watch
 

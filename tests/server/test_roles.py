@@ -365,6 +365,28 @@ def test_what_learners_forward_is_proposed_in_slices_and_in_order(monkeypatch: p
     assert [unpack_from(">i", frame)[0] for frame in client.frames()] == list(range(1, 22))
 
 
+def test_a_learners_long_transactions_leave_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the leader's own clients and of other learners that wait for the first of them."""
+    ensemble = ToyEnsemble(2)
+    dear, other = (learner.connect() for learner in ensemble.learners)
+    own = ensemble.leader.connect()
+    monkeypatch.setattr(slices, "STEPS_PER_SLICE", 10)
+    monkeypatch.setattr("server.leading.LONG_MULTI_BYTES", 0)
+    sets = b"".join(pack(">i?i", OpCode.SET_DATA, False, -1) + set_data("/") for _ in range(20))
+    for xid in range(1, 4):
+        dear.send(xid, OpCode.MULTI, sets + pack(">i?i", -1, True, -1))
+    other.send(1, OpCode.SET_DATA, set_data("/"))
+    leading, zxid = ensemble.leading, ensemble.leading.preparer.zxid + 1
+    leading.begin_batch(leading.now_ms, leading.wall_ms)
+    for learner in ensemble.learners:
+        deliver(learner.up, len(learner.up))
+    own.send(1, OpCode.SET_DATA, set_data("/"))
+    ensemble.settle()
+    others = {unpack_from(">iq", frame)[1] for client in (own, other) for frame in client.frames()}
+    assert others == {zxid + 1, zxid + 2}
+    assert [unpack_from(">iq", frame) for frame in dear.frames()] == [(1, zxid), (2, zxid + 3), (3, zxid + 4)]
+
+
 def test_an_epoch_ends_before_its_counter_does() -> None:
     """The last zxid but one of the counter is the last; nothing is proposed behind it."""
     ensemble = ToyEnsemble()

@@ -28,13 +28,16 @@ from jute.client_records import (
 from jute.errors import MarshallingError, NoNode
 from jute.opcodes import CreateMode, EventType, OpCode, Perms
 from jute.record import encode
-from server import acl_index, slices
-from server.acls import encode_acl
+from server import acl_index, acls, slices
+from server.acls import OPEN_ACL, encode_acl
 from server.client_fronts import RECEIVE_BYTES, FrontLimits, PlainFront
+from server.client_protocol import OPEN as OPEN_STATE
+from server.client_protocol import ClientConnection
 from server.clock import SystemClock
 from server.pipeline import Limits
+from server.txns import CONTAINER_OWNER
 from tests.captured_logs import capture_logs
-from tests.server.one_server import Client, OneServer
+from tests.server.one_server import Client, OneServer, smallest_slices
 from tests.server.test_fuzz_findings import MULTI_END, OPEN, create
 
 FRAME_BYTES_MAX = Limits().frame_bytes_max - 100
@@ -236,13 +239,14 @@ SHORT: dict[str, tuple[int, bytes]] = {
 
 @pytest.mark.parametrize(
     ("what", "is_write_before"),
-    [(what, False) for what in SHORT] + [(what, True) for what in SHORT if what != "reads of a hidden ACL"],
+    [(what, is_write_before) for what in SHORT for is_write_before in (False, True)],
 )
 def test_many_short_frames_in_one_read_of_the_socket(
     monkeypatch: pytest.MonkeyPatch, what: str, is_write_before: bool
 ) -> None:
     """Whatever they ask for, also where a write before them makes them wait for their turn."""
     monkeypatch.setattr(acl_index, "_KEPT_BYTES_MAX", 0)
+    monkeypatch.setattr(acls, "_REDACTED_BYTES_MAX", 0)
     server = OneServer()
     client = server.connect()
     create(client, "/p")
@@ -515,6 +519,91 @@ def test_a_crowd_that_expires_at_once() -> None:
     assert not server.tree.ephemerals
 
 
+def test_very_many_sessions_that_were_heard_are_looked_at_in_slices() -> None:
+    """Their time is up as far as the last look goes; a crowd that lives is no crowd that expires."""
+    server = OneServer()
+    sessions = server.pipeline.sessions
+    for n in range(100_000):
+        sessions.open(1000 + n, 10_000, server.pipeline.now_ms)
+    for session in sessions.by_id.values():
+        session.heard_ms += 9000
+    turns = Turns(server)
+    server.pipeline.begin_batch(server.pipeline.now_ms + 13_000, server.pipeline.wall_ms + 13_000)
+    with turns.turn():
+        server.pipeline.expire_sessions()
+    turns.settle()
+    turns.check()
+    assert turns.count > 5  # compiled, a slice is three times as long
+    assert len(sessions.by_id) == 100_000
+    assert not server.sink.payloads
+
+
+def test_the_reaper_looks_at_very_many_nodes_in_slices() -> None:
+    server = OneServer(ttl_nodes=True)
+    client = server.connect()
+    client.ask(OpCode.MULTI, b"".join(islice(creates(b"/c", CreateMode.CONTAINER), 5)) + MULTI_END)
+    tree = server.tree
+    for n in range(100_000):
+        tree.bodies[b"/d%d" % n], tree.owners[b"/d%d" % n] = tree.bodies[b"/c00000"], CONTAINER_OWNER
+    tree.creates[b"/d70000"] = 1  # had children once
+    looks = server.pipeline.expired_containers(0)
+    turns = Turns(server)
+    found = []
+    for _ in range(1000):
+        with turns.turn():
+            path = next(looks, b"")
+        if path == b"":
+            break
+        found += [path] if path else []
+    turns.check()
+    assert found == [b"/d70000"]
+    assert turns.count > 10
+
+
+@pytest.mark.parametrize("count", [20_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_very_many_watchers_of_one_node_are_told_in_slices(count: int) -> None:
+    server = OneServer()
+    writer = server.connect()
+    create(writer, "/w")
+    crowd = [ClientConnection(server.pipeline, writer, "127.0.0.1", 1) for _ in range(count)]
+    for connection in crowd:
+        connection.state = OPEN_STATE
+        server.pipeline.watches.watch_data(b"/w", connection)
+    turns = Turns(server)
+    turns.send(writer, OpCode.SET_DATA, encode(SetDataRequest("/w", b"x", -1)))
+    turns.check()
+    assert turns.count > 4 * count // slices.STEPS_PER_SLICE
+    assert all(len(connection.out) == 1 and not connection.watched for connection in crowd)
+    assert writer.frames()
+    assert not server.pipeline.watches
+
+
+def test_many_writes_far_below_the_root_are_applied_in_several_turns() -> None:
+    """Each of the nodes above counts what lies below it. None of them is found by hashing all of its name."""
+    server = OneServer()
+    client = server.connect()
+    paths = [b"/x" * depth for depth in range(1, 901)]
+    multi = b"".join(of_type(OpCode.CREATE, named(path) + bytes(4) + OPEN_ACL + bytes(4)) for path in paths)
+    client.ask(OpCode.MULTI, multi + MULTI_END)
+    assert server.tree.descendants_count(b"/x") == 899
+    client.ask(OpCode.ADD_WATCH, named(paths[1]) + pack(">i", 1))
+    frames = b"".join(
+        pack(">iii", len(body) + 8, 1, OpCode.SET_DATA) + body
+        for body in (named(paths[-1]) + named(b"x" * (n % 7)) + pack(">i", -1) for n in range(100))
+    )
+    turns = Turns(server)
+    with turns.turn():
+        client.connection.received(frames)
+    turns.settle()
+    turns.check()
+    assert turns.count > 10  # the same
+    assert server.tree.usage_of(b"/x") == (900, 99 % 7)
+    assert len(client.frames()) == 200
+    client.ask(OpCode.DELETE, named(paths[-1]) + pack(">i", -1))
+    assert server.tree.usage_of(b"/x") == (899, 0)
+    assert paths[-1] not in server.tree._above
+
+
 # -- who waits, and who does not
 
 
@@ -546,25 +635,185 @@ def test_while_a_transaction_is_prepared_reads_and_pings_go_on_and_writes_wait()
     assert newcomer.session_id
 
 
-def test_while_a_transaction_is_applied_pings_go_on_and_all_requests_wait() -> None:
-    """Nobody sees a part of it."""
+def test_long_transactions_one_after_the_other_leave_others_their_turn() -> None:
+    """A client that has sent several at once is behind those who wait for the first of them."""
     server = OneServer()
-    writer, reader = server.connect(), server.connect()
+    writer, other = server.connect(), server.connect()
     create(writer, "/p")
+    zxid = server.tree.last_zxid
+    begin_long_multi(server, writer)
+    for n in range(3):
+        writer.send(8 + n, OpCode.MULTI, repeated(creates(b"/p/%d-" % n)))
+    other.send(1, OpCode.SET_DATA, encode(SetDataRequest("/p", b"x", -1)))
+    server.settle()
+    assert [(xid, zxid) for xid, zxid, _ in answers(other)] == [(1, zxid + 2)]
+    assert [(xid, zxid) for xid, zxid, _ in answers(writer)] == [
+        (7, zxid + 1),
+        *((8 + n, zxid + 3 + n) for n in range(3)),
+    ]
+
+
+def begin_applying(server: OneServer, writer: Client) -> None:
+    """The same, prepared altogether and applied to a part."""
     begin_long_multi(server, writer)
     server.work_off()
     server.release(1)
     assert server.pipeline.applying is not None
     assert b"/p/00000" in server.tree.bodies
+    assert b"/p/10000" not in server.tree.bodies
+
+
+def answers(client: Client) -> list[tuple[int, int, int]]:
+    """xid, zxid and error of each reply or event."""
+    return [unpack_from(">iqi", frame) for frame in client.frames()]
+
+
+def exists(client: Client, xid: int, path: str, watch: bool = False) -> None:
+    client.send(xid, OpCode.EXISTS, encode(ExistsRequest(path, watch)))
+
+
+def test_while_a_transaction_is_applied_reads_show_the_state_before() -> None:
+    """Of nodes that it has changed already, and of those that it has not."""
+    server = OneServer()
+    writer, reader = server.connect(), server.connect()
+    create(writer, "/p", b"before")
+    create(writer, "/other", b"another")
+    stat_before, zxid = server.tree.bodies[b"/p"][-68:], server.tree.last_zxid
+    begin_applying(server, writer)
     reader.connection.received(_PING)
-    reader.send(1, OpCode.EXISTS, encode(ExistsRequest("/p/00000", False)))
-    reader.connection.received(_PING)
-    assert [unpack_from(">i", frame)[0] for frame in reader.frames()] == [-2]
-    assert reader.connection.is_held_up
-    last = len(server.tree.children[b"/p"])
+    exists(reader, 1, "/p/00000")
+    exists(reader, 2, "/p/10000")
+    reader.send(3, OpCode.GET_DATA, encode(GetDataRequest("/p", False)))
+    reader.send(4, OpCode.GET_DATA, encode(GetDataRequest("/other", False)))
+    reader.send(5, OpCode.GET_CHILDREN, encode(GetDataRequest("/other", False)))
+    frames = list(reader.frames())
+    assert [unpack_from(">iqi", frame) for frame in frames] == [
+        (-2, zxid, 0),
+        (1, zxid, NoNode.code),
+        (2, zxid, NoNode.code),
+        (3, zxid, 0),
+        (4, zxid, 0),
+        (5, zxid, 0),
+    ]
+    assert frames[3][16:] == named(b"before") + stat_before
+    assert server.pipeline.applying is not None
     server.settle()
-    assert [unpack_from(">i", frame)[0] for frame in reader.frames()] == [1, -2]
-    assert len(server.tree.children[b"/p"]) > 10 * last
+    exists(reader, 6, "/p/00000")
+    assert answers(reader) == [(6, zxid + 1, 0)]
+
+
+def test_while_a_transaction_is_applied_what_cannot_show_the_state_before_waits() -> None:
+    """In its order: with it wait the requests behind it, but no pings."""
+    server = OneServer()
+    writer, *others = (server.connect() for _ in range(4))
+    create(writer, "/p")
+    zxid = server.tree.last_zxid
+    begin_applying(server, writer)
+    for other, (op, body) in zip(
+        others,
+        (
+            (OpCode.GET_CHILDREN, encode(GetDataRequest("/p", False))),
+            (OpCode.SYNC, encode(SyncRequest("/p"))),
+            (OpCode.GET_ALL_CHILDREN_NUMBER, named(b"/p")),
+        ),
+        strict=True,
+    ):
+        other.send(1, op, body)
+        exists(other, 2, "/p/00000")
+        assert not other.frames()
+        assert other.connection.is_held_up
+    server.settle()
+    for other in others:
+        assert answers(other) == [(1, zxid + 1, 0), (2, zxid + 1, 0)]
+
+
+def test_while_a_transaction_is_applied_writes_are_ordered_behind_it() -> None:
+    server = OneServer()
+    writer, other = server.connect(), server.connect()
+    create(writer, "/p")
+    zxid = server.tree.last_zxid
+    begin_applying(server, writer)
+    other.send(1, OpCode.CREATE, encode(CreateRequest("/p/10000", b"late", OPEN, 0)))
+    other.send(2, OpCode.SET_DATA, encode(SetDataRequest("/p/10001", b"x", 0)))
+    exists(other, 3, "/p/00000")
+    assert server.sink.undurable == 2
+    server.release(2)
+    assert not other.frames()
+    server.settle()
+    assert answers(other) == [(1, zxid + 2, -110), (2, zxid + 3, 0), (3, zxid + 3, 0)]
+    assert server.tree.bodies[b"/p/10001"].startswith(named(b"x"))
+    assert server.tree.digest == server.tree.compute_digest()
+
+
+def test_who_has_heard_of_a_part_of_a_transaction_waits_for_the_rest() -> None:
+    """It must not see the state before any more."""
+    server = OneServer()
+    writer, watcher = server.connect(), server.connect()
+    create(writer, "/p")
+    exists(watcher, 1, "/p/00000", watch=True)
+    watcher.frames()
+    zxid = server.tree.last_zxid
+    begin_applying(server, writer)
+    exists(watcher, 2, "/p/00000")
+    assert answers(watcher) == [(-1, zxid + 1, 0)]
+    server.settle()
+    assert answers(watcher) == [(2, zxid + 1, 0)]
+
+
+@pytest.mark.parametrize("path", ["/p/00000", "/p/10000"])
+def test_a_watch_set_while_a_transaction_is_applied_fires_for_it(path: str) -> None:
+    """Be the node changed already or not: the reader has seen the state before."""
+    server = OneServer()
+    writer, reader, gone = server.connect(), server.connect(), server.connect()
+    create(writer, "/p")
+    begin_applying(server, writer)
+    for client in (reader, gone):
+        exists(client, 1, path, watch=True)
+        client.send(2, OpCode.GET_DATA, encode(GetDataRequest("/p", True)))
+    gone.connection.lost()
+    reader.frames()
+    server.settle()
+    (event,) = reader.frames()
+    assert unpack_from(">i", event)[0] == -1
+    assert unpack_from(">i", event, 16)[0] == EventType.NODE_CREATED
+    assert event.endswith(path.encode())
+    assert not gone.connection.watched
+    writer.ask(OpCode.SET_DATA, encode(SetDataRequest("/p", b"x", -1)))
+    (event,) = reader.frames()
+    assert unpack_from(">i", event, 16)[0] == EventType.NODE_DATA_CHANGED
+
+
+def test_a_part_of_a_transaction_shows_no_node_that_it_changes_or_deletes() -> None:
+    server = OneServer()
+    writer, reader = server.connect(), server.connect()
+    create(writer, "/p")
+    paths = [b"/p/%05d" % n for n in range(10_000)]
+    writer.ask(OpCode.MULTI, b"".join(islice(creates(b"/p/"), len(paths))) + MULTI_END)
+    at_first = dict(server.tree.bodies)
+    changes = [
+        of_type(OpCode.DELETE, named(path) + pack(">i", -1))
+        if n % 2
+        else of_type(OpCode.SET_DATA, named(path) + named(b"new") + pack(">i", -1))
+        for n, path in enumerate(paths)
+    ]
+    server.begin_batch()
+    writer.send(9, OpCode.MULTI, b"".join(changes) + MULTI_END)
+    while server.pipeline.preparing is not None:
+        server.begin_batch()
+        server.pipeline.go_on()
+    server.release(1)
+    turns = 0
+    while server.pipeline.applying is not None:
+        for path in (b"/p", *paths[:: len(paths) // 7]):
+            reader.send(1, OpCode.GET_DATA, named(path) + b"\0")
+        assert all(frame[16:] in at_first.values() for frame in reader.frames())
+        server.begin_batch()
+        server.pipeline.go_on()
+        turns += 1
+    assert turns > 10
+    assert server.tree.before is None
+    assert len(server.tree.children[b"/p"]) == len(paths) // 2
+    assert server.tree.digest == server.tree.compute_digest()
 
 
 def test_a_sync_behind_a_long_transaction_is_answered_behind_it() -> None:
@@ -598,6 +847,95 @@ def test_what_follows_a_long_set_watches_on_its_connection_is_answered_behind_it
     server.settle()
     assert [unpack_from(">i", frame)[0] for frame in client.frames()] == [2, 3, 4, 5]
     assert len(server.pipeline.watches.data_once) == 20_000
+
+
+def test_reads_behind_a_long_one_are_answered_before_the_next_write_is_applied() -> None:
+    """Of the same client: else they show its effect, or that of a later one, and the zxid of its reply is
+    before theirs."""
+    server = OneServer()
+    client, other = server.connect(), server.connect()
+    create(client, "/p")
+    lists = SetWatches(0, (), tuple(f"/{n}" for n in range(20_000)), ())
+    client.send(1, OpCode.SET_DATA, encode(SetDataRequest("/p", b"1", -1)))
+    client.send(2, OpCode.SET_WATCHES, encode(lists))
+    client.send(3, OpCode.GET_DATA, encode(GetDataRequest("/p", False)))
+    client.send(4, OpCode.SET_DATA, encode(SetDataRequest("/p", b"2", -1)))
+    other.send(1, OpCode.SET_DATA, encode(SetDataRequest("/p", b"3", -1)))
+    server.release(3)
+    assert not other.frames()
+    assert other.ask(OpCode.EXISTS, ExistsRequest("/p", False), xid=2)[1] == 0
+    server.settle()
+    replies = [(unpack_from(">iq", frame), frame) for frame in client.frames()]
+    zxid = replies[0][0][1]
+    assert [each for each, _ in replies] == [(1, zxid), (2, zxid), (3, zxid), (4, zxid + 1)]
+    assert replies[2][1][16:21] == pack(">i", 1) + b"1"
+
+
+def test_a_sync_behind_a_long_read_tells_the_zxid_of_its_answer() -> None:
+    """Reads in front of it may be answered long after all that it waits for was applied."""
+    server = OneServer()
+    client, other = server.connect(), server.connect()
+    create(client, "/p")
+    lists = SetWatches(0, (), tuple(f"/{n}" for n in range(20_000)), ())
+    client.send(1, OpCode.SET_DATA, encode(SetDataRequest("/p", b"1", -1)))
+    client.send(2, OpCode.SET_WATCHES, encode(lists))
+    client.send(3, OpCode.GET_DATA, encode(GetDataRequest("/p", False)))
+    client.send(4, OpCode.SYNC, encode(SyncRequest("/p")))
+    other.send(1, OpCode.SET_DATA, encode(SetDataRequest("/p", b"2", -1)))
+    server.release(1)
+    server.settle()
+    zxids = [unpack_from(">iq", frame)[1] for frame in client.frames()]
+    assert zxids == sorted(zxids)
+
+
+_REQUESTS: dict[OpCode, bytes] = {
+    OpCode.SET_WATCHES: encode(SetWatches(0, (), ("/p", "/x", "/y", "/z"), ("/p",))),
+    OpCode.GET_CHILDREN: named(b"/p") + b"\1",
+    OpCode.GET_DATA: named(b"/p") + b"\0",
+    OpCode.SYNC: encode(SyncRequest("/p")),
+}
+_STEPS: tuple[OpCode | str, ...] = (*_REQUESTS, "write", "write", "another", "commit", "slice")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_replies_come_in_order_whatever_takes_long(chance: Random) -> None:
+    """Zxids never go back, and a read shows what its client wrote before it, not behind it."""
+    with smallest_slices():
+        server = OneServer()
+        client, other = server.connect(), server.connect()
+        for path in ("/p", "/p/a", "/p/b", "/p/c"):
+            create(client, path)
+        client.frames()
+        frames: list[bytes] = []
+        expected: list[tuple[int, bytes]] = []  # xid, and what a getData shows
+        written = b""
+        for step in range(80):
+            what: OpCode | str = chance.choice(_STEPS)
+            if what == "another":
+                other.send(1, OpCode.SET_DATA, encode(SetDataRequest("/p/a", b"", -1)))
+            elif what == "commit":
+                server.release(chance.randint(0, server.sink.undurable))
+            elif what == "slice":
+                server.begin_batch()
+                server.pipeline.go_on()
+                frames += client.frames()
+            elif not isinstance(what, OpCode):
+                written = b"%02d" % step
+                client.send(step, OpCode.SET_DATA, encode(SetDataRequest("/p", written, -1)))
+                expected.append((step, b""))
+            else:
+                client.send(step, what, _REQUESTS[what])
+                expected.append((step, written if what == OpCode.GET_DATA else b""))
+        server.settle()
+        frames += client.frames()
+
+    replies = [frame for frame in frames if unpack_from(">i", frame)[0] != -1]
+    assert [unpack_from(">i", frame)[0] for frame in replies] == [xid for xid, _ in expected]
+    zxids = [unpack_from(">q", frame, 4)[0] for frame in replies]
+    assert zxids == sorted(zxids)
+    for frame, (_, shown) in zip(replies, expected, strict=True):
+        assert not shown or frame[20:22] == shown
 
 
 def _names(count: int) -> list[bytes]:

@@ -1,0 +1,116 @@
+"""What clients hear while a transaction is applied in slices, beyond the plain cases of test_slices.py."""
+
+from struct import pack, unpack_from
+
+import pytest
+
+from jute.client_records import ExistsRequest, GetDataRequest
+from jute.opcodes import OpCode
+from jute.record import encode
+from server.acls import OPEN_ACL
+from tests.server.one_server import Client, OneServer, smallest_slices
+from tests.server.test_fuzz_findings import MULTI_END, create
+from tests.server.test_slices import named, of_type
+
+PING = pack(">iii", 8, -2, OpCode.PING)
+
+
+def set_data(path: bytes) -> bytes:
+    return of_type(OpCode.SET_DATA, named(path) + named(b"new") + pack(">i", -1))
+
+
+def create_in(path: bytes) -> bytes:
+    return of_type(OpCode.CREATE, named(path) + bytes(4) + OPEN_ACL + bytes(4))
+
+
+def begin(server: OneServer, writer: Client, *operations: bytes, until: bytes) -> None:
+    """Apply a multi up to the operation that changes a node."""
+    before = server.tree.bodies.get(until)
+    writer.send(9, OpCode.MULTI, b"".join(operations) + MULTI_END)
+    server.work_off()
+    server.release(server.sink.undurable)
+    while server.tree.bodies.get(until) == before:
+        server.begin_batch()
+        server.pipeline.go_on()
+    assert server.pipeline.applying is not None
+
+
+def events(client: Client) -> list[bytes]:
+    return [frame for frame in client.frames() if unpack_from(">i", frame)[0] == -1]
+
+
+def test_a_ping_behind_an_event_of_a_part_does_not_go_back() -> None:
+    with smallest_slices():
+        server = OneServer()
+        writer, watcher = server.connect(), server.connect()
+        create(writer, "/a")
+        create(writer, "/b")
+        watcher.ask(OpCode.GET_DATA, encode(GetDataRequest("/a", True)))
+        begin(server, writer, set_data(b"/a"), set_data(b"/b"), until=b"/a")
+        while not watcher.connection.out:
+            server.begin_batch()
+            server.pipeline.go_on()
+        watcher.connection.received(PING)
+        zxids = [unpack_from(">q", frame, 4)[0] for frame in watcher.frames()]
+        server.settle()
+    assert zxids == [server.tree.last_zxid] * 2
+
+
+def test_a_watch_asked_for_twice_fires_once() -> None:
+    """Both reads have seen the state before: there is one change for them to hear of."""
+    with smallest_slices():
+        server = OneServer()
+        writer, reader = server.connect(), server.connect()
+        create(writer, "/a")
+        create(writer, "/b")
+        begin(server, writer, set_data(b"/a"), set_data(b"/b"), until=b"/a")
+        reader.send(1, OpCode.GET_DATA, encode(GetDataRequest("/a", True)))
+        reader.send(2, OpCode.EXISTS, encode(ExistsRequest("/a", True)))
+        server.settle()
+    assert len(events(reader)) == 1
+
+
+def test_a_watch_that_was_there_and_is_asked_for_again_fires_once() -> None:
+    """The node is a parent first, and gets other data then."""
+    with smallest_slices():
+        server = OneServer()
+        writer, reader = server.connect(), server.connect()
+        create(writer, "/a")
+        reader.ask(OpCode.GET_DATA, encode(GetDataRequest("/a", True)))
+        begin(server, writer, create_in(b"/a/b"), create_in(b"/a/c"), set_data(b"/a"), until=b"/a")
+        reader.send(1, OpCode.GET_DATA, encode(GetDataRequest("/a", True)))
+        server.settle()
+    assert len(events(reader)) == 1
+
+
+def test_a_watch_that_is_about_to_fire_and_is_asked_for_again_fires_once() -> None:
+    """Very many watch the node: some are told later than others, and may read meanwhile."""
+    with smallest_slices():
+        server = OneServer()
+        writer, first, second = server.connect(), server.connect(), server.connect()
+        create(writer, "/a")
+        create(writer, "/b")
+        for client in (first, second):
+            client.ask(OpCode.GET_DATA, encode(GetDataRequest("/a", True)))
+        begin(server, writer, set_data(b"/a"), set_data(b"/b"), until=b"/a")
+        assert not second.connection.out
+        second.send(1, OpCode.GET_DATA, encode(GetDataRequest("/a", True)))
+        server.settle()
+        assert len(events(second)) == 1
+        assert not second.connection.watched
+        assert not server.pipeline.watches.data_once
+
+
+@pytest.mark.parametrize("path", ["/a", "/c"])
+def test_a_watch_on_what_is_only_a_parent_so_far_fires_in_its_turn(path: str) -> None:
+    with smallest_slices():
+        server = OneServer()
+        writer, reader = server.connect(), server.connect()
+        create(writer, "/a")
+        create(writer, "/c")
+        begin(server, writer, create_in(b"/a/b"), set_data(b"/c"), set_data(b"/a"), until=b"/a")
+        reader.send(1, OpCode.GET_DATA, encode(GetDataRequest(path, True)))
+        assert [unpack_from(">i", frame)[0] for frame in reader.frames()] == [1]
+        server.settle()
+    (event,) = events(reader)
+    assert unpack_from(">q", event, 4)[0] == server.tree.last_zxid

@@ -90,11 +90,12 @@ COMPAT_FOLDERS := $(addprefix compat-tests/,clients recipes protocol disk ensemb
 .PHONY: compat
 compat: setup ## all compatibility tests; SERVER=triokeeper, reference, docker:IMAGE or HOST:PORT[,...] (default: both kinds)
 	$(BIN)/python -m pytest $(or $(TESTS),$(COMPAT_FOLDERS)) -m '' --server='$(SERVER)' --report=build/compat \
-	    --junitxml=build/compat/junit.xml $(if $(filter both,$(SERVER)$(TESTS)$(ARGS)),--write-docs) $(ARGS)
+	    --junitxml=build/compat/junit.xml $(if $(filter both,$(SERVER)$(TESTS)$(ARGS)),--write-docs=compat) $(ARGS)
 
 .PHONY: compat-apps
-compat-apps: setup ## Kafka, BookKeeper, celery and tooz on this server and on Apache's; APP=kafka for one, SERVER= for one server
+compat-apps: setup ## Kafka, Solr, HBase, BookKeeper, Patroni, celery, tooz on both servers; APP=kafka for one, SERVER= for one server
 	$(BIN)/python -m pytest compat-tests/apps -v -m '' --server='$(SERVER)' --report=build/compat-apps \
+	    --junitxml=build/compat-apps/junit.xml $(if $(filter both,$(SERVER)$(APP)$(ARGS)),--write-docs=compat-apps) \
 	    $(if $(APP),-k $(APP)) $(ARGS)
 
 .PHONY: compat-differential
@@ -136,6 +137,10 @@ bench-crosscheck: setup ## what triokeeper crosscheck adds to a client's request
 .PHONY: fuzz
 fuzz: setup ## malformed and hostile bytes at the client port
 	$(COMPAT) faults.fuzz.run $(ARGS)
+
+.PHONY: unread
+unread: setup ## 200 clients that do the dearest thing they can and read nothing, for a minute: memory is bounded and given back
+	$(COMPAT) faults.unread.run $(ARGS)
 
 .PHONY: probes
 probes: setup ## 100,000 health probes, a third of them with a late newline: none may get an empty answer

@@ -36,7 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write what passed on which server there, as text, HTML and JSON",
     )
     group.addoption(
-        "--write-docs", action="store_true", help="with --report: write the counts into docs/COMPATIBILITY.md"
+        "--write-docs",
+        choices=["compat", "compat-apps"],
+        help="with --report: write the counts into docs/COMPATIBILITY.md, as those of this command",
     )
 
 
@@ -53,8 +55,9 @@ def pytest_configure(config: pytest.Config) -> None:
                 raise pytest.UsageError(str(reason)) from None
     config.stash[TARGETS] = targets
     if folder := config.getoption("--report"):
-        docs = COMPATIBILITY if config.getoption("--write-docs") else None
-        config.pluginmanager.register(Report(folder, targets, docs), "compat-report")
+        section = config.getoption("--write-docs")
+        docs = COMPATIBILITY if section else None
+        config.pluginmanager.register(Report(folder, targets, docs, section or ""), "compat-report")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

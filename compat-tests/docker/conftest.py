@@ -1,5 +1,6 @@
 """An engine, the image and a place to run containers; brought up if they are not there."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def docker_client() -> Iterator[DockerClient]:
     with engine() as client:
         yield client
+        gc.collect()  # finds the sockets while the filter above is still in force
 
 
 @pytest.fixture(scope="session")

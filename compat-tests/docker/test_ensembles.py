@@ -1,4 +1,4 @@
-"""Ensembles: rows 5, 6, 11, 12, 19, 39, 42, 43 and 57, and members killed, paused, cut off and replaced."""
+"""Ensembles: rows 5, 6, 11, 12, 19, 35, 39, 42, 43 and 57; members killed, paused, cut off and replaced."""
 
 import os
 import subprocess
@@ -12,6 +12,7 @@ from docker.client import DockerClient
 
 from support.docker_containers import Box, Lab, server_lines, wait_for
 from support.kazoo_load import counting, kazoo_client
+from support.monitor_rules import check_mntr, check_stat
 from support.servers import free_ports
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900, func_only=True)]
@@ -57,6 +58,8 @@ def test_rows_5_11_and_12_three_servers_then_one_alone(lab: Lab) -> None:
     wait_for_all(boxes)
     states = [box.shell("echo mntr | nc localhost 2181 | grep zk_server_state").stdout for box in boxes]
     assert sorted(states) == ["zk_server_state\tfollower\n"] * 2 + ["zk_server_state\tleader\n"]
+    asked = leader_of(boxes).shell("echo mntr | nc localhost 2181 | grep zk_server_state").stdout
+    assert asked == "zk_server_state\tleader\n"
     left = boxes[0]
     for box in boxes[1:]:
         box.kill()
@@ -70,6 +73,17 @@ def test_rows_5_11_and_12_three_servers_then_one_alone(lab: Lab) -> None:
     shell = left.run("zkCli.sh", "ls", "/")
     assert (shell.code, shell.stderr) == (1, "KeeperErrorCode = ConnectionLoss for /\n")
     assert left.run("triokeeper-healthcheck").code != 0
+
+
+def test_row_35_words_that_monitors_parse_of_each_role(lab: Lab) -> None:
+    boxes = start_members(lab, lab.network())
+    wait_for_all(boxes)
+    leader = leader_of(boxes)
+
+    for box in boxes:
+        role = "leader" if box is leader else "follower"
+        check_mntr(box.word("mntr\n"), role)
+        check_stat(box.word("stat\n"), role)
 
 
 def test_row_6_an_observer(lab: Lab) -> None:
@@ -173,6 +187,29 @@ def test_row_57_its_own_name_resolves_late(lab: Lab) -> None:
     docker_network.disconnect(first.container)
 
 
+def test_row_57_a_peer_that_comes_back_at_another_address(lab: Lab) -> None:
+    """Its name is resolved again when the others connect to it."""
+    network = lab.network()
+    boxes = start_members(lab, network)
+    wait_for_all(boxes)
+    victim = leader_of(boxes)
+    others = [box for box in boxes if box is not victim]
+    before = address_of(victim, network)
+    victim.kill()
+    wait_for_all(others)
+    lab.start("sleep", "600", network=network, ports={})  # in the place where it was
+
+    victim.start()
+
+    wait_for_all(boxes)
+    assert address_of(victim, network) != before
+
+
+def address_of(box: Box, network: str) -> str:
+    box.container.reload()
+    return str(box.container.attrs["NetworkSettings"]["Networks"][network]["IPAddress"])
+
+
 @pytest.fixture
 def composed(docker_client: DockerClient, image: str) -> Iterator[list[Box]]:
     """The three servers of docker/compose/three-servers.yml."""
@@ -213,7 +250,7 @@ def killed(box: Box) -> Iterator[None]:
 
 @contextmanager
 def paused(box: Box) -> Iterator[None]:
-    box.container.pause()
+    box.pause()
     yield
     box.container.unpause()
 

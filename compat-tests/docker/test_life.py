@@ -65,11 +65,15 @@ def test_docker_stop_right_after_the_start(lab: Lab) -> None:
 
 
 def test_row_24_kill_9_then_start(lab: Lab) -> None:
-    """What was acknowledged is there; a session that nobody continues ends with its ephemeral node."""
-    box = lab.run()
+    """What was acknowledged is there; a session that nobody continues ends with its ephemeral node.
+
+    Some of it is in a snapshot, and the last of it in the log alone.
+    """
+    box = lab.run(environment={"ZOO_CFG_EXTRA": "snapCount=50"})
     client = SessionClient.open(box.port, SESSION_MS)
     for number in range(200):
         assert client.call(wire.create(f"/n-{number}", b"x")).err == 0
+    wait_for(lambda: snapshots_in(box) > 1, box)
     assert client.call(wire.create("/ephemeral", b"", flags=wire.EPHEMERAL)).err == 0
     box.kill()
     client.drop()

@@ -16,12 +16,13 @@ from typing import Any
 
 import attrs
 from docker.client import DockerClient
-from docker.errors import NotFound
+from docker.errors import APIError, NotFound
 from docker.models.containers import Container
 
 HOST = "127.0.0.1"
 CLIENT_PORT = 2181
 START_SECONDS_MAX = 60.0
+PAUSE_ATTEMPTS = 10
 POLL_SECONDS = 0.02
 Options = Any  # of docker-py's containers.create
 _CONTROL = re.compile(r"\x1b\[[?\d;]*[a-zA-Z]")
@@ -96,6 +97,20 @@ class Box:
     def kill(self) -> None:
         self.container.kill()
 
+    def pause(self) -> None:
+        """Stop all its processes at once.
+
+        On a busy machine with cgroup v1 an engine now and then fails to, lets them run on and says so.
+        """
+        for left in reversed(range(PAUSE_ATTEMPTS)):
+            try:
+                self.container.pause()
+            except APIError as error:
+                if not left or "unable to freeze" not in str(error):
+                    raise
+            else:
+                return
+
     def wait_until_ended(self, seconds: float = START_SECONDS_MAX) -> int:
         return int(self.container.wait(timeout=seconds)["StatusCode"])
 
@@ -122,6 +137,7 @@ class Box:
         try:
             yield Terminal(attached._sock)
         finally:
+            attached._sock.close()
             attached.close()
 
     def word(self, word: str, seconds: float = 5, port: int = CLIENT_PORT) -> str:

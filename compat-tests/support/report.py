@@ -6,7 +6,10 @@
     junit.xml     is pytest's own (`--junitxml`)
 
 A row is a feature of one client or one folder of tests, a column a server. A test that takes a target counts
-for that target. One that compares both servers counts for both, one that is about Triokeeper alone for it.
+for that target. One that compares both servers counts for both, one that is about Triokeeper alone for it,
+and one that looks at the tests themselves (the mark `self_check`) for none. A test that runs somebody's own
+suite records the property `tests`: how many of theirs have passed.
+
 `write_tables` puts the counts into docs/COMPATIBILITY.md, so that nothing there is typed by hand.
 """
 
@@ -27,7 +30,7 @@ Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
 COMPAT_TESTS: Final = Path(__file__).resolve().parents[1]
 COMPARED: Final = ("triokeeper", "reference")
 MARKS: Final[dict[Outcome, str]] = {"passed": "ok", "failed": "FAILED", "skipped": "-"}
-BEGIN, END = "<!-- written by make compat: begin -->", "<!-- written by make compat: end -->"
+MARK: Final = "<!-- written by make {command}: {end} -->"
 
 
 @attrs.frozen
@@ -39,6 +42,7 @@ class Result:
     target: str
     outcome: Outcome
     reason: str = ""
+    tests: int = 0  # of somebody's own suite, that it stands for
 
 
 @attrs.define
@@ -48,12 +52,13 @@ class Report:
     folder: Path
     targets: Sequence[Target]
     docs: Path | None = None
+    section: str = "compat"  # the command whose table in the docs is written
     results: list[Result] = attrs.field(factory=list)
     _places: dict[str, tuple[str, str, tuple[str, ...]]] = attrs.field(factory=dict)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         for item in session.items:
-            if COMPAT_TESTS in item.path.parents:
+            if COMPAT_TESTS in item.path.parents and not item.get_closest_marker("self_check"):
                 self._places[item.nodeid] = (_suite_of(item), *self._feature_of(item))
 
     def _feature_of(self, item: pytest.Item) -> tuple[str, tuple[str, ...]]:
@@ -63,21 +68,28 @@ class Report:
             own, ids = None, []
         else:
             own, ids = callspec.params.get("target"), [str(each) for each in callspec._idlist]
-        if own is not None:
-            ids.remove(own.name)
+        kind = callspec.params.get("kind") if callspec is not None else None
+        for alone in (own and own.name, kind):
+            if alone in ids:
+                ids.remove(alone)
         feature = ", ".join([name, *ids])
         if own is not None:
             return feature, (own.name,)
+        if kind in COMPARED:
+            return feature, (kind,)
+        if all(target.kind is None for target in self.targets):
+            return feature, tuple(target.name for target in self.targets)  # it is skipped
         return feature, COMPARED[:1] if item.get_closest_marker("triokeeper_alone") else COMPARED
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.nodeid not in self._places or (report.when != "call" and report.passed):
             return
         suite, feature, targets = self._places[report.nodeid]
-        client = dict(report.user_properties).get("client")
+        told = dict(report.user_properties)
+        client, tests = str(told.get("client") or suite), int(str(told.get("tests") or 0))
         reason = _reason_of(report)
         for target in targets:
-            self.results.append(Result(str(client or suite), feature, target, report.outcome, reason))
+            self.results.append(Result(client, feature, target, report.outcome, reason, tests))
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +99,7 @@ class Report:
         (self.folder / "report.json").write_text(json.dumps(self.as_data(), indent=1) + "\n")
         (self.folder / "report.html").write_text(page(self.results, columns, self.titles()))
         if self.docs is not None:
-            write_tables(self.docs, self.results, self.titles())
+            write_tables(self.docs, self.section, self.results, self.titles())
         print("", *lines, sep="\n", flush=True)
 
     def titles(self) -> dict[str, str]:
@@ -175,12 +187,13 @@ def page(results: Sequence[Result], columns: Sequence[str], titles: dict[str, st
 # -- docs/COMPATIBILITY.md
 
 
-def write_tables(document: Path, results: Sequence[Result], titles: dict[str, str]) -> None:
-    """Replace what stands between the two marks."""
+def write_tables(document: Path, command: str, results: Sequence[Result], titles: dict[str, str]) -> None:
+    """Replace what stands between the two marks of this command."""
     text = document.read_text()
-    assert BEGIN in text, f"{document} has the mark {BEGIN}"
-    written = "\n".join([BEGIN, *summary(results, titles), END])
-    document.write_text(re.sub(f"{BEGIN}.*?{END}", lambda _: written, text, flags=re.DOTALL))
+    begin, end = (MARK.format(command=command, end=each) for each in ("begin", "end"))
+    assert begin in text, f"{document} has the mark {begin}"
+    written = "\n".join([begin, *summary(results, titles), end])
+    document.write_text(re.sub(f"{begin}.*?{end}", lambda _: written, text, flags=re.DOTALL))
 
 
 def summary(results: Sequence[Result], titles: dict[str, str]) -> list[str]:
@@ -201,4 +214,6 @@ def summary(results: Sequence[Result], titles: dict[str, str]) -> list[str]:
 
 def _cell(results: Sequence[Result]) -> str:
     numbers = {outcome: sum(r.outcome == outcome for r in results) for outcome in get_args(Outcome)}
-    return ", ".join(f"{number} {outcome}" for outcome, number in numbers.items() if number)
+    cell = ", ".join(f"{number} {outcome}" for outcome, number in numbers.items() if number)
+    tests = sum(result.tests for result in results)
+    return f"{cell} ({tests} tests of its own)" if tests else cell

@@ -374,10 +374,14 @@ class Address:
                 client.delete(chroot, recursive=True)
 
     def restartable(self) -> AbstractContextManager[Service]:
-        raise TargetUnavailable(f"the test restarts its server, and those at {self.address} are not its own")
+        raise TargetUnavailable(
+            f"it needs a server that it may restart and empty, and those at {self.address} are not its own"
+        )
 
     def ensemble(self) -> AbstractContextManager[Service]:
-        raise TargetUnavailable(f"the test kills members, and the servers at {self.address} are not its own")
+        raise TargetUnavailable(
+            f"it kills servers in the middle, and those at {self.address} are not its own"
+        )
 
     def check(self) -> None:
         """Raise TargetUnavailable unless a server answers."""

@@ -28,6 +28,8 @@ CLASSES = {
 }
 RUN_SECONDS_MAX = 60
 FILE_HEADER_BYTES = 16
+LOG_MAGIC = b"ZKLG"
+DATABASE = slice(8, FILE_HEADER_BYTES)  # in a log's header
 ENTRY_HEAD_BYTES = 12
 ENTRIES_NEEDED = 6
 
@@ -158,7 +160,18 @@ def copied(source: Path, target: Path) -> Path:
 def contents(folder: Path) -> dict[str, bytes]:
     """All files, without the zeros that Apache reserves behind a log."""
     return {
-        str(file.relative_to(folder)): file.read_bytes().rstrip(b"\0")
+        str(file.relative_to(folder)): without_marks(file).rstrip(b"\0")
         for file in folder.rglob("*")
         if file.is_file() and file.name != "logback.xml"
     }
+
+
+def without_marks(file: Path) -> bytes:
+    """What a file holds; of a repaired or cut log without the part of its header that tells of our marks.
+
+    Such a log has none. Apache's tool copies the header as it is, ours says so.
+    """
+    content = file.read_bytes()
+    if file.suffix.startswith((".fixed", ".chopped")) and content.startswith(LOG_MAGIC):
+        return content[: DATABASE.start] + bytes(8) + content[DATABASE.stop :]
+    return content

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from support.report import BEGIN, END, Result, counts, page, table, write_tables
+from support.report import MARK, Result, counts, page, table, write_tables
 from support.targets import Address, Containers, OwnServers, TargetUnavailable, parse_targets
 
 RESULTS = [
-    Result("Kazoo 2.11.0", "locks", "triokeeper", "passed"),
+    Result("Kazoo 2.11.0", "locks", "triokeeper", "passed", tests=12),
     Result("Kazoo 2.11.0", "locks", "reference", "passed"),
     Result("Kazoo 2.11.0", "TLS", "triokeeper", "failed", "no <TLS> yet"),
     Result("Kazoo 2.11.0", "TLS", "reference", "skipped", "no certificate"),
@@ -59,13 +59,16 @@ def test_the_page_gives_the_reason_of_every_test_that_did_not_pass() -> None:
 
 
 def test_the_document_gets_its_counts_from_the_run(tmp_path: Path) -> None:
+    begin, end = (MARK.format(command="compat", end=each) for each in ("begin", "end"))
     document = tmp_path / "COMPATIBILITY.md"
-    document.write_text(f"before\n{BEGIN}\nyesterday\n{END}\nafter\n")
-    write_tables(document, RESULTS, {"triokeeper": "Triokeeper", "reference": "Apache ZooKeeper 3.9.5"})
+    document.write_text(f"before\n{begin}\nyesterday\n{end}\nafter\n")
+    write_tables(
+        document, "compat", RESULTS, {"triokeeper": "Triokeeper", "reference": "Apache ZooKeeper 3.9.5"}
+    )
 
     written = document.read_text()
     assert "yesterday" not in written
     assert "| client or folder | Triokeeper | Apache ZooKeeper 3.9.5 |" in written
-    assert "| Kazoo 2.11.0 | 1 passed, 1 failed | 1 passed, 1 skipped |" in written
-    assert written.startswith(f"before\n{BEGIN}\n2 passed, 1 failed, 1 skipped on ")
-    assert written.endswith(f"{END}\nafter\n")
+    assert "| Kazoo 2.11.0 | 1 passed, 1 failed (12 tests of its own) | 1 passed, 1 skipped |" in written
+    assert written.startswith(f"before\n{begin}\n2 passed, 1 failed, 1 skipped on ")
+    assert written.endswith(f"{end}\nafter\n")

@@ -1,16 +1,15 @@
 """BookKeeper: a cluster of one bookie, ledgers written and read while ZooKeeper is restarted and killed."""
 
-import shutil
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import attrs
 import pytest
 
-from support.reference import ReferenceUnavailable, cache_dir_of, resolve_jars
+from apps.java_programs import HEAP, JavaApp, run_tool, running
+from support.reference import ReferenceUnavailable
 from support.servers import free_ports
 from support.targets import Service
 
@@ -24,15 +23,11 @@ READY_SECONDS_MAX = 120
 class BookKeeper:
     """BookKeeper's classes and a configuration."""
 
-    java: str
-    jars: Path
+    app: JavaApp
     folder: Path
 
     @classmethod
     def in_folder(cls, folder: Path, zookeeper: str) -> "BookKeeper":
-        java = shutil.which("java")
-        if java is None:
-            raise ReferenceUnavailable("no java on the PATH: install a Java runtime, 11 or later")
         (port,) = free_ports(1)
         settings = {
             "bookiePort": port,
@@ -47,42 +42,21 @@ class BookKeeper:
             "diskUsageWarnThreshold": "0.999",
         }
         (folder / "bk.conf").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        return cls(java, resolve_jars(POM, cache_dir_of("bookkeeper", POM.read_bytes())), folder)
+        flags = (*HEAP, "--add-opens=java.base/java.nio=ALL-UNNAMED")
+        return cls(JavaApp.fetched("bookkeeper", POM, flags), folder)
 
     def command(self, main: str, *arguments: str) -> list[str]:
-        flags = ["-Xmx384m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-        flags.append("--add-opens=java.base/java.nio=ALL-UNNAMED")
-        return [self.java, *flags, "-cp", f"{self.jars}/*", f"org.apache.bookkeeper.{main}", *arguments]
+        quiet = {"org.slf4j.simpleLogger.defaultLogLevel": "warn"}
+        return self.app.command(f"org.apache.bookkeeper.{main}", *arguments, properties=quiet)
 
     def shell(self, *arguments: str) -> str:
         """What BookKeeper's shell says to a command."""
-        ended = subprocess.run(
-            self.command("bookie.BookieShell", "-conf", str(self.folder / "bk.conf"), *arguments),
-            check=False,
-            timeout=300,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        return f"{ended.stdout}\nexit code {ended.returncode}"
+        return run_tool(self.command("bookie.BookieShell", "-conf", str(self.folder / "bk.conf"), *arguments))
 
-    @contextmanager
-    def bookie(self) -> Iterator[None]:
+    def bookie(self) -> AbstractContextManager[None]:
         """A bookie, ended with the block."""
-        with (self.folder / "bookie.log").open("wb") as log:
-            process = subprocess.Popen(
-                self.command("server.Main", "--conf", str(self.folder / "bk.conf")),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-            try:
-                yield
-                assert process.poll() is None, (self.folder / "bookie.log").read_text()[-4000:]
-            finally:
-                process.kill()
-                process.wait()
+        command = self.command("server.Main", "--conf", str(self.folder / "bk.conf"))
+        return running(command, self.folder / "bookie.log")
 
     def write_and_read(self) -> None:
         """Write a ledger and read it back, once the bookie is registered."""

@@ -1,6 +1,5 @@
 """Kafka 3.9 in ZooKeeper mode: topics and messages while ZooKeeper is restarted and killed under a broker."""
 
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from apps.environments import AppUnavailable, python_with
+from apps.java_programs import JavaApp, running
 from support.crosschecks import start_crosscheck
-from support.reference import ReferenceUnavailable, cache_dir_of, resolve_jars
+from support.reference import ReferenceUnavailable
 from support.servers import HOST, SMALL_FLAGS, Kind, free_ports, start_server
 from support.targets import Service
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 POM = Path(__file__).with_name("pom.xml")
 PROGRAM = Path(__file__).with_name("kafka_program.py")
+KAFKA = "Kafka 3.9.1"
 MESSAGES = 200
 KAFKA_PYTHON = "kafka-python==2.2.15"
 LOG4J = """\
@@ -27,12 +28,10 @@ log4j.appender.CONSOLE.layout.ConversionPattern=%d %p %m (%c)%n
 """
 
 
-def broker_command(folder: Path, zookeeper: str, port: int) -> list[str]:
-    java = shutil.which("java")
-    if java is None:
-        raise ReferenceUnavailable("no java on the PATH: install a Java runtime, 11 or later")
-    jars = resolve_jars(POM, cache_dir_of("kafka", POM.read_bytes()))
-    (folder / "log4j.properties").write_text(LOG4J)
+@contextmanager
+def broker(kafka: JavaApp, folder: Path, zookeeper: str) -> Iterator[str]:
+    """A broker, ended with the block; its address."""
+    (port,) = free_ports(1)
     settings = {
         "broker.id": 1,
         "listeners": f"PLAINTEXT://{HOST}:{port}",
@@ -46,24 +45,10 @@ def broker_command(folder: Path, zookeeper: str, port: int) -> list[str]:
     }
     properties = folder / "server.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    flags = ["-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{folder}/log4j.properties"]
-    return [java, *flags, "-cp", f"{jars}/*", "kafka.Kafka", str(properties)]
-
-
-@contextmanager
-def broker(folder: Path, zookeeper: str) -> Iterator[str]:
-    """A broker, ended with the block; its address."""
-    (port,) = free_ports(1)
-    with (folder / "broker.log").open("wb") as log:
-        process = subprocess.Popen(
-            broker_command(folder, zookeeper, port), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
-        try:
-            yield f"{HOST}:{port}"
-            assert process.poll() is None, (folder / "broker.log").read_text()[-4000:]
-        finally:
-            process.kill()
-            process.wait()
+    (folder / "log4j.properties").write_text(LOG4J)
+    logging = {"log4j.configuration": f"file:{folder}/log4j.properties"}
+    with running(kafka.command("kafka.Kafka", properties, properties=logging), folder / "broker.log"):
+        yield f"{HOST}:{port}"
 
 
 def use(python: Path, bootstrap: str, topic: str) -> None:
@@ -83,13 +68,13 @@ def test_topics_and_messages_while_zookeeper_restarts(
     restartable: Service, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """A topic is made before, after a restart and after a kill: each goes through the controller."""
-    record_property("client", "Kafka 3.9.1")
+    record_property("client", KAFKA)
     try:
         python = python_with("kafka", KAFKA_PYTHON)
-        broker_command(tmp_path, "", 1)
+        kafka = JavaApp.fetched("kafka", POM)
     except (AppUnavailable, ReferenceUnavailable) as reason:
         pytest.skip(str(reason))
-    with broker(tmp_path, restartable.hosts) as bootstrap:
+    with broker(kafka, tmp_path, restartable.hosts) as bootstrap:
         use(python, bootstrap, "first")
         restartable.stop(1)
         restartable.start(1)
@@ -101,17 +86,20 @@ def test_topics_and_messages_while_zookeeper_restarts(
 
 @pytest.mark.usefixtures("reference")
 @pytest.mark.parametrize(("first", "second"), [("reference", "triokeeper"), ("triokeeper", "reference")])
-def test_kafka_sees_no_difference_through_the_crosscheck(first: Kind, second: Kind, tmp_path: Path) -> None:
+def test_kafka_sees_no_difference_through_the_crosscheck(
+    first: Kind, second: Kind, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("client", KAFKA)
     settings = {"maxSessionTimeout": 40_000, "maxClientCnxns": 0}
     try:
-        python = python_with("kafka", KAFKA_PYTHON)
-    except AppUnavailable as reason:
+        python, kafka = python_with("kafka", KAFKA_PYTHON), JavaApp.fetched("kafka", POM)
+    except (AppUnavailable, ReferenceUnavailable) as reason:
         pytest.skip(str(reason))
     with (
         start_server(first, settings, jvm_flags=SMALL_FLAGS) as one,
         start_server(second, settings, jvm_flags=SMALL_FLAGS) as other,
         start_crosscheck(one.host_port, other.host_port) as check,
-        broker(tmp_path, check.hosts) as bootstrap,
+        broker(kafka, tmp_path, check.hosts) as bootstrap,
     ):
         use(python, bootstrap, "first")
         use(python, bootstrap, "second")

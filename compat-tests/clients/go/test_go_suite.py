@@ -1,6 +1,7 @@
 """go-zookeeper/zk's own tests: all that pass on Apache ZooKeeper pass on Triokeeper."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,19 +14,30 @@ PASSED_MIN = 30  # else the suite did not begin, whatever the servers did
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
 
 
+def failed_in(outcomes: Mapping[str, str]) -> set[str]:
+    return {name for name, outcome in outcomes.items() if outcome == "fail"}
+
+
+def run_fairly(kind: Kind, folder: Path, only: Collection[str] = ()) -> dict[str, str]:
+    """Run it, and what failed once more alone: its tests give a server a few seconds of a busy machine."""
+    outcomes = run_suite(kind, folder, only)
+    if failed := failed_in(outcomes):
+        outcomes |= run_suite(kind, folder / "again", {name.partition("/")[0] for name in failed})
+    return outcomes
+
+
 def test_go_zookeepers_own_suite(
     kind: Kind, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     record_property("client", "go-zookeeper/zk 1.0.4")
     try:
-        outcomes = run_suite(kind, tmp_path)
+        outcomes = run_fairly(kind, tmp_path / "suite")
     except ClientUnavailable as reason:
         pytest.skip(str(reason))
-    assert sum(outcome == "pass" for outcome in outcomes.values()) > PASSED_MIN, outcomes
-    failed = {name for name, outcome in outcomes.items() if outcome == "fail"}
+    assert Counter(outcomes.values())["pass"] > PASSED_MIN, outcomes
+    record_property("tests", Counter(outcomes.values())["pass"])
+    failed = failed_in(outcomes)
+    print(f"{len(outcomes)} tests: {dict(Counter(outcomes.values()))}; failed: {sorted(failed)}")
     if failed and kind == "triokeeper":
-        (tmp_path / "apache").mkdir()
-        theirs = run_suite("reference", tmp_path / "apache")
-        assert sum(outcome == "pass" for outcome in outcomes.values()) > PASSED_MIN, outcomes
-    failed = {name for name in failed if theirs.get(name) == "pass"}
+        failed -= failed_in(run_fairly("reference", tmp_path / "apache", failed))
     assert failed == set()

@@ -15,12 +15,14 @@ import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.api.transaction.CuratorTransactionResult;
+import org.apache.curator.framework.recipes.atomic.DistributedAtomicInteger;
 import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
 import org.apache.curator.framework.recipes.barriers.DistributedBarrier;
 import org.apache.curator.framework.recipes.barriers.DistributedDoubleBarrier;
 import org.apache.curator.framework.recipes.cache.ChildData;
 import org.apache.curator.framework.recipes.cache.CuratorCache;
 import org.apache.curator.framework.recipes.cache.CuratorCacheListener;
+import org.apache.curator.framework.recipes.cache.NodeCache;
 import org.apache.curator.framework.recipes.cache.PathChildrenCache;
 import org.apache.curator.framework.recipes.cache.TreeCache;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
@@ -30,10 +32,12 @@ import org.apache.curator.framework.recipes.leader.Participant;
 import org.apache.curator.framework.recipes.locks.InterProcessMultiLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.framework.recipes.nodes.GroupMember;
 import org.apache.curator.framework.recipes.nodes.PersistentNode;
+import org.apache.curator.framework.recipes.nodes.PersistentTtlNode;
 import org.apache.curator.framework.recipes.queue.SimpleDistributedQueue;
 import org.apache.curator.framework.recipes.shared.SharedCount;
 import org.apache.curator.framework.recipes.shared.SharedCountListener;
@@ -74,20 +78,27 @@ public final class CuratorRecipes {
         tales.put("leader latch", CuratorRecipes::leaderLatch);
         tales.put("leader selector", CuratorRecipes::leaderSelector);
         tales.put("mutex", CuratorRecipes::mutex);
+        tales.put("mutex without an owner", CuratorRecipes::semaphoreMutex);
         tales.put("read write lock", CuratorRecipes::readWriteLock);
         tales.put("semaphore", CuratorRecipes::semaphore);
         tales.put("multi lock", CuratorRecipes::multiLock);
         tales.put("barriers", CuratorRecipes::barriers);
         tales.put("counters", CuratorRecipes::counters);
         tales.put("queue", CuratorRecipes::queue);
+        tales.put("queue with a consumer", CuratorQueues::plain);
+        tales.put("queue with ids", CuratorQueues::byId);
+        tales.put("priority queue", CuratorQueues::byPriority);
+        tales.put("delay queue", CuratorQueues::delayed);
         tales.put("group member", CuratorRecipes::groupMember);
         tales.put("curator cache", CuratorRecipes::curatorCache);
+        tales.put("node cache", CuratorRecipes::nodeCache);
         tales.put("path children cache", CuratorRecipes::pathChildrenCache);
         tales.put("tree cache", CuratorRecipes::treeCache);
         tales.put("persistent watcher", CuratorRecipes::persistentWatcher);
         tales.put("transactions", CuratorRecipes::transactions);
         tales.put("reads in one request", CuratorRecipes::multiRead);
         tales.put("ttl and container nodes", CuratorRecipes::ttlAndContainers);
+        tales.put("persistent node with a time to live", CuratorRecipes::persistentTtlNode);
         tales.put("access control", CuratorRecipes::accessControl);
         tales.put("expired session", CuratorRecipes::expiredSession);
         tales.put("odds and ends", CuratorRecipes::oddsAndEnds);
@@ -200,6 +211,17 @@ public final class CuratorRecipes {
         Story.say("nodes", mine.getParticipantNodes().size());
     }
 
+    private static void semaphoreMutex(CuratorFramework one, CuratorFramework other) throws Exception {
+        InterProcessSemaphoreMutex mine = new InterProcessSemaphoreMutex(one, "/semaphore-mutex");
+        InterProcessSemaphoreMutex theirs = new InterProcessSemaphoreMutex(other, "/semaphore-mutex");
+        mine.acquire();
+        Story.say("once more by the same", mine.acquire(300, TimeUnit.MILLISECONDS));
+        Story.say("by another", theirs.acquire(300, TimeUnit.MILLISECONDS));
+        mine.release();
+        Story.say("by another after a release", theirs.acquire(10, TimeUnit.SECONDS));
+        theirs.release();
+    }
+
     private static void readWriteLock(CuratorFramework one, CuratorFramework other) throws Exception {
         InterProcessReadWriteLock mine = new InterProcessReadWriteLock(one, "/rw");
         InterProcessReadWriteLock theirs = new InterProcessReadWriteLock(other, "/rw");
@@ -225,7 +247,10 @@ public final class CuratorRecipes {
         Lease third = theirs.acquire(10, TimeUnit.SECONDS);
         Story.say("after a return", third != null, "nodes", mine.getParticipantNodes().size());
         theirs.returnAll(Arrays.asList(second, third));
-        Story.say("in the end", mine.getParticipantNodes().size());
+        Story.waitUntil("in the end none is left", () -> {
+            Stat leases = one.checkExists().forPath("/semaphore/leases"); // a container, which may be gone
+            return leases == null || leases.getNumChildren() == 0;
+        });
     }
 
     private static void multiLock(CuratorFramework one, CuratorFramework other) throws Exception {
@@ -266,6 +291,8 @@ public final class CuratorRecipes {
         Story.say("initialised", mine.initialize(40L), theirs.initialize(50L));
         Story.say(mine.increment().postValue(), theirs.add(10L).postValue(), mine.get().preValue());
         Story.say("compare and set", mine.compareAndSet(1L, 2L).succeeded(), mine.compareAndSet(51L, 2L).succeeded());
+        DistributedAtomicInteger number = new DistributedAtomicInteger(one, "/integer", RETRY);
+        Story.say(number.get().preValue(), number.add(5).postValue(), number.decrement().postValue());
         Story.Events events = new Story.Events();
         try (SharedCount here = new SharedCount(one, "/count", 7);
                 SharedCount there = new SharedCount(other, "/count", 9)) {
@@ -348,6 +375,22 @@ public final class CuratorRecipes {
             events.tell(1);
             events.tellRest();
         }
+    }
+
+    private static void nodeCache(CuratorFramework one, CuratorFramework other) throws Exception {
+        Story.Events events = new Story.Events();
+        try (NodeCache cache = new NodeCache(one, "/node-cache")) {
+            cache.getListenable().addListener(() -> events.add("changed", node(cache.getCurrentData())));
+            cache.start(true);
+            Story.say("at first", node(cache.getCurrentData()));
+            other.create().forPath("/node-cache", bytes("1"));
+            events.tell(1);
+            other.setData().forPath("/node-cache", bytes("2"));
+            events.tell(1);
+            other.delete().forPath("/node-cache");
+            events.tell(1);
+        }
+        events.tellRest();
     }
 
     private static void pathChildrenCache(CuratorFramework one, CuratorFramework other) throws Exception {
@@ -475,6 +518,17 @@ public final class CuratorRecipes {
         Story.say("one that was never used stays", other.checkExists().forPath("/never-used") != null);
     }
 
+    private static void persistentTtlNode(CuratorFramework one, CuratorFramework other) throws Exception {
+        PersistentTtlNode node = new PersistentTtlNode(one, "/ttl-node", 900, bytes("1"));
+        node.start();
+        Story.say("created", node.waitForInitialCreate(10, TimeUnit.SECONDS));
+        Story.say(text(other.getData().forPath("/ttl-node")));
+        Thread.sleep(2000);
+        Story.say("kept alive", other.checkExists().forPath("/ttl-node") != null);
+        node.close();
+        Story.waitUntil("gone with its owner", () -> other.checkExists().forPath("/ttl-node") == null);
+    }
+
     private static void accessControl(CuratorFramework one, CuratorFramework other) throws Exception {
         try (CuratorFramework owner = CuratorFrameworkFactory.builder()
                 .connectString(hostPort)
@@ -490,6 +544,7 @@ public final class CuratorRecipes {
             Story.attempt("a child by another", () -> other.create().forPath("/mine/another"));
             Story.attempt("its deletion by another", () -> other.delete().forPath("/mine/child"));
             Story.attempt("write by another", () -> other.setData().forPath("/mine", bytes("public")));
+            owner.delete().forPath("/mine/child"); // later nobody may
             owner.setACL().withVersion(0).withACL(ZooDefs.Ids.READ_ACL_UNSAFE).forPath("/mine");
             Story.attempt("read by another", () -> text(other.getData().forPath("/mine")));
             Story.attempt("ACL from an old version",

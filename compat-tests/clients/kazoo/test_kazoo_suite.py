@@ -6,6 +6,7 @@ import pytest
 
 from clients.kazoo.run_suite import Verdict, judge, read_record, read_waiting, run_and_judge, table
 from clients.kazoo.suite import SuiteUnavailable, suite_python
+from support.servers import Kind
 
 RECIPES = (
     "test_barrier.py",
@@ -18,22 +19,24 @@ RECIPES = (
 
 
 @pytest.mark.timeout(600)  # the first run installs the suite
-def test_recipes_of_kazoo_pass() -> None:
+def test_recipes_of_kazoo_pass(kind: Kind) -> None:
     """Locks, elections, queues and watchers behave as Kazoo's authors expect of a ZooKeeper server."""
     try:
         suite_python()
     except SuiteUnavailable as unavailable:
         pytest.skip(str(unavailable))
-    verdict = run_and_judge(RECIPES, quiet=True)
+    verdict = run_and_judge(RECIPES, kind=kind, quiet=True)
     assert verdict.is_good, "\n".join(table(verdict))
 
 
+@pytest.mark.self_check
 def test_every_waiting_test_is_one_that_apache_passes() -> None:
     """A name in docs/COMPATIBILITY.md that no test has would excuse nothing, and hide a renamed test."""
     assert read_waiting()
     assert read_waiting().keys() <= read_record()
 
 
+@pytest.mark.self_check
 def test_a_test_that_was_not_seen_to_pass_has_failed() -> None:
     """Nothing gets lost between the record and the verdict: neither by a crash nor by skipping."""
     first = judge({"a", "b", "c", "d"}, {"d": "TLS"}, {"a": "passed", "b": "skipped"}, {})
@@ -41,6 +44,7 @@ def test_a_test_that_was_not_seen_to_pass_has_failed() -> None:
     assert not first.is_good
 
 
+@pytest.mark.self_check
 def test_a_second_try_counts_and_is_told() -> None:
     verdict = judge({"a", "b"}, {}, {"a": "passed", "b": "failed"}, {"b": "passed"})
     assert verdict.is_good
@@ -50,14 +54,15 @@ def test_a_second_try_counts_and_is_told() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("file", sorted({name.partition("::")[0] for name in read_record()}))
-def test_kazoos_own_suite(file: str, record_property: Callable[[str, object], None]) -> None:
-    """What passed on Apache ZooKeeper when it was recorded passes here."""
+def test_kazoos_own_suite(file: str, kind: Kind, record_property: Callable[[str, object], None]) -> None:
+    """What passed on Apache ZooKeeper when it was recorded passes here, and there still."""
     record_property("client", "Kazoo 2.11.0, its own suite")
     try:
         suite_python()
     except SuiteUnavailable as unavailable:
         pytest.skip(str(unavailable))
-    verdict = run_and_judge([file], quiet=True)
+    verdict = run_and_judge([file], kind=kind, quiet=True)
+    record_property("tests", len(verdict.passed))
     assert not verdict.failed, "\n".join(table(verdict))
 
 

@@ -18,6 +18,7 @@ def test_a_kept_conversation_is_answered_as_apaches_server_did(case: Case, kind:
     assert answers_of(kind, case.servers, case.steps) == case.answers
 
 
+@pytest.mark.self_check
 def test_a_case_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus, "FOLDER", tmp_path)
     steps: tuple[Step, ...] = (
@@ -31,6 +32,7 @@ def test_a_case_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.Mo
     assert corpus.load(corpus.save(case)) == case
 
 
+@pytest.mark.self_check
 def test_shrinking_leaves_what_matters() -> None:
     """Of ten steps the third and the last make the difference: these two are left."""
 

@@ -41,6 +41,7 @@ def test_members_of_ensembles_answer_alike(through: Through) -> None:
     assert run.difference is None, str(run.difference)
 
 
+@pytest.mark.self_check
 def test_a_conversation_is_worth_having() -> None:
     """Neither everything nor nothing succeeds, and something is left in the tree."""
     run = run_seed(SEEDS[0], OPERATIONS)

@@ -1,6 +1,6 @@
 """Stock clients of other languages: sessions, nodes, watches, multi, ACLs, and a server that restarts.
 
-`c/`, `go/`, `node/` and `rust/` hold the programs, programs.py says how they are run.
+`c/`, `go/`, `node/` and `rust/` hold the programs and their tests, programs.py says how they are run.
 """
 
 import functools
@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from clients.programs import FEATURES, ClientUnavailable, Program, build, copied, run_program, tool
+from clients.programs import ClientUnavailable, Program, build, copied, run_program, tool
 from support.targets import Service, Target, TargetUnavailable
 
-pytestmark = pytest.mark.timeout(1500, func_only=True)  # the first run fetches and compiles
 HERE = Path(__file__).parent
 
 
@@ -94,14 +93,10 @@ def restart(service: Service) -> None:
     service.start(1)
 
 
-@pytest.mark.parametrize("feature", FEATURES)
-@pytest.mark.parametrize(
-    "language",
-    ["c", "go", "node", pytest.param("rust", marks=pytest.mark.long)],  # minutes to compile
-)
-def test_client(
+def check_feature(
     language: str, feature: str, target: Target, record_property: Callable[[str, object], None]
 ) -> None:
+    """What a test of one feature of a client does."""
     program = built(language)
     if isinstance(program, ClientUnavailable):
         pytest.skip(str(program))

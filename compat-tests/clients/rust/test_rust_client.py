@@ -1,0 +1,16 @@
+"""zookeeper-client, from crates.io: src/main.rs tries each feature. It takes minutes to compile."""
+
+from collections.abc import Callable
+
+import pytest
+
+from clients.languages import check_feature
+from clients.programs import FEATURES
+from support.targets import Target
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1500, func_only=True)]
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_client(feature: str, target: Target, record_property: Callable[[str, object], None]) -> None:
+    check_feature("rust", feature, target, record_property)

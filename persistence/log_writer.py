@@ -9,6 +9,9 @@ than the sync of a quick disk takes. So, as soon as the requests at hand have be
 to the thread and waited for on a lock, for a moment; while the disk is that quick, all are. A disk that
 stalls holds up the loop for that moment once and is then waited for by a task, for twice as many batches each
 time it does so again.
+
+A flush writes one batch. What is appended because that one is durable is left to the task, so that others
+have their turn in between: a client that sends write upon write would otherwise keep the loop for itself.
 """
 
 from collections import deque
@@ -33,6 +36,9 @@ class LogWriter:
     `begin` hands a batch to the thread behind `offload` and waits a moment for it; without it every batch is
     waited for by the task.
 
+    `is_flushing` while whoever flushes waits: what is reported then is reported in its turn of the loop, and
+    otherwise in one of the task's own.
+
     `txns_since_roll` and `bytes_since_roll` count what was appended since the last `roll`: when they pass
     their limits it is time to roll and take a snapshot.
     """
@@ -40,6 +46,7 @@ class LogWriter:
     def __init__(self, log: TxnLog, offload: Offload, begin: Begin | None = None) -> None:
         self.txns_since_roll = 0
         self.bytes_since_roll = 0
+        self.is_flushing = False
         self._log = log
         self._offload = offload
         self._begin = begin
@@ -70,27 +77,38 @@ class LogWriter:
         If the disk fails it is the task that says so. Who flushes may be on its way out, where an error that
         meets a cancellation is lost; and then whoever waits for the log to be drained would wait for ever.
         """
-        while self._pending and self._is_idle:
-            self._is_idle = False  # whoever is told may flush again: this loop goes on with it
-            if self._begin is None or self._to_offload:
-                self._wake()
-                return
-            batch, must_roll = self._take_batch()
-            begun = self._begin(MOMENT_SECONDS, partial(self._write, batch, must_roll))
-            self._under_way = (begun, len(batch))
-            if not begun.is_done:
-                self._to_offload = self._offloaded_in_a_row
-                self._offloaded_in_a_row = min(2 * self._offloaded_in_a_row, OFFLOADED_IN_A_ROW_MAX)
-                self._wake()
-                return
-            self._offloaded_in_a_row = OFFLOADED_IN_A_ROW_MIN
+        if self._pending and self._is_idle:
+            self.is_flushing = True
             try:
-                count = self._take_begun()
-            except (OSError, StorageError) as failure:
-                self._failure = failure
-                self._wake()
-                return
-            self._report(count)
+                self._write_at_once()
+            finally:
+                self.is_flushing = False
+
+    def _write_at_once(self) -> None:
+        """Write what is pending, as far as it fits in a batch, if the disk is quick."""
+        self._is_idle = False  # whoever is told may flush again
+        if self._begin is None or self._to_offload:
+            self._wake()
+            return
+        batch, must_roll = self._take_batch()
+        begun = self._begin(MOMENT_SECONDS, partial(self._write, batch, must_roll))
+        self._under_way = (begun, len(batch))
+        if not begun.is_done:
+            self._to_offload = self._offloaded_in_a_row
+            self._offloaded_in_a_row = min(2 * self._offloaded_in_a_row, OFFLOADED_IN_A_ROW_MAX)
+            self._wake()
+            return
+        self._offloaded_in_a_row = OFFLOADED_IN_A_ROW_MIN
+        try:
+            count = self._take_begun()
+        except (OSError, StorageError) as failure:
+            self._failure = failure
+            self._wake()
+            return
+        self._report(count)
+        if self._pending:
+            self._wake()
+        else:
             self._is_idle = True
 
     async def drained(self) -> None:
@@ -126,8 +144,10 @@ class LogWriter:
                 if self._under_way is not None:
                     await self._finish_begun()
                 elif self._pending and self._begin is not None and not self._to_offload:
-                    self._is_idle = True  # from now on whoever appends writes, and need not wait for us
-                    self.flush()
+                    self._write_at_once()
+                    if self._failure is None:
+                        await trio.lowlevel.checkpoint()  # others have their turn, and may flush
+                        self._is_idle = False
                 elif self._pending:
                     batch, must_roll = self._take_batch()
                     self._to_offload = max(0, self._to_offload - 1)

@@ -324,12 +324,12 @@ class PlainFront:
 
     def serve(self) -> None:
         """Serve whoever speaks, as long as that is no more than a slice."""
-        steps = 0
+        self.pipeline.begin_batch(self._clock.now_ms(), self._clock.wall_ms())
         for _ in range(_BATCHES_IN_A_ROW):
             was_ready = self._serve_batch()
-            steps += self.pipeline.steps
-            if not was_ready or steps >= slices.STEPS_PER_SLICE:
+            if not was_ready or self.pipeline.steps >= slices.STEPS_PER_SLICE:
                 break
+            self.pipeline.continue_batch(self._clock.now_ms(), self._clock.wall_ms())
 
     def listen(self, listener: socket.socket) -> None:
         """Accept connections here from now on."""
@@ -346,7 +346,6 @@ class PlainFront:
 
     def _serve_batch(self) -> bool:
         """Serve all sockets that are ready; was there any?"""
-        self.pipeline.begin_batch(self._clock.now_ms(), self._clock.wall_ms())
         was_ready = self._serve_ready()
         self.pipeline.resume_paused()
         self.flush()

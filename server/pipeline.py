@@ -263,7 +263,7 @@ class Pipeline:
         self.outstanding_bytes = 0  # of requests in flight and reads that wait
         self.large_bytes = 0  # of large requests in flight
         self.resumable: deque[ClientConnection] = deque()
-        self.steps = 0  # of work in this batch
+        self.steps = 0  # of work in this turn of the loop
         self.preparing: Preparation | None = None
         self.applying: Application | None = None
         self.held: list[ClientConnection] = []  # with requests that wait for one of the two
@@ -284,9 +284,13 @@ class Pipeline:
 
     def begin_batch(self, now_ms: int, wall_ms: int) -> None:
         """Something happened: this is the time for everything that follows from it."""
+        self.steps = 0
+        self.continue_batch(now_ms, wall_ms)
+
+    def continue_batch(self, now_ms: int, wall_ms: int) -> None:
+        """More has happened before others had their turn: it counts as work of the same slice."""
         self.now_ms = now_ms
         self.wall_ms = wall_ms
-        self.steps = 0
 
     def end_batch(self, now_ms: int) -> None:
         """All that happened has been seen to: what is to be ordered or made durable may go, together."""

@@ -226,7 +226,10 @@ class Replica:
 
     def _durable(self, count: int) -> None:
         """Transactions are on disk: tell who waits for that, then see whether it is time for a snapshot."""
-        self.begin_batch()
+        if self.writer.is_flushing:
+            self.pipeline.continue_batch(self.world.clock.now_ms(), self.world.clock.wall_ms())
+        else:
+            self.begin_batch()
         stats = self.state.stats
         stats.fsyncs.add(round(self.txn_log.last_sync_ms))
         stats.batch_sizes.add(count)

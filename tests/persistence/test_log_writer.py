@@ -392,3 +392,47 @@ async def test_no_sync_runs_in_the_event_loops_thread(
         log.close()
     assert threads
     assert threading.get_ident() not in threads
+
+
+async def test_others_have_their_turn_between_batches_that_follow_from_each_other(
+    log: TxnLog, nursery: trio.Nursery
+) -> None:
+    """A client that was held back by each batch goes on with its next request: the loop is not its own."""
+    quick, reports = QuickDisk(), list[bool]()
+    writer = LogWriter(log, quick, quick.begin)
+
+    def on_durable(count: int) -> None:
+        reports.append(writer.is_flushing)
+        if len(reports) > OFFLOADED_IN_A_ROW_MIN:
+            writer.append(payload(1000 + len(reports)))
+            writer.flush()
+
+    nursery.start_soon(writer.run, on_durable)
+    await written_one_by_one(writer, range(1, OFFLOADED_IN_A_ROW_MIN + 1))
+    writer.append(payload(500))
+    writer.flush()
+    assert len(reports) == OFFLOADED_IN_A_ROW_MIN + 1
+    turns = []
+    for _ in range(20):
+        before = len(reports)
+        await trio.lowlevel.checkpoint()
+        turns.append(len(reports) - before)
+    assert sum(turns) > 10
+    assert max(turns) <= 2  # whose turn comes first is drawn anew each time
+    assert not any(reports[-10:])
+    nursery.cancel_scope.cancel()
+
+
+async def test_what_a_flush_reports_is_reported_in_the_turn_of_whoever_flushes(
+    log: TxnLog, nursery: trio.Nursery
+) -> None:
+    quick, reports = QuickDisk(), list[bool]()
+    writer = LogWriter(log, quick, quick.begin)
+    nursery.start_soon(writer.run, lambda count: reports.append(writer.is_flushing))
+    await written_one_by_one(writer, range(1, OFFLOADED_IN_A_ROW_MIN + 1))
+    assert not any(reports)
+    writer.append(payload(500))
+    writer.flush()
+    assert reports[-1]
+    assert not writer.is_flushing
+    nursery.cancel_scope.cancel()

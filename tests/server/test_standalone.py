@@ -11,9 +11,20 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from jute.client_records import Acl, ConnectRequest, CreateRequest, CreateTtlRequest, DeleteRequest, Id
+from jute.client_records import (
+    Acl,
+    ConnectRequest,
+    CreateRequest,
+    CreateTtlRequest,
+    DeleteRequest,
+    Id,
+    SetDataRequest,
+)
 from jute.opcodes import CreateMode, OpCode
 from jute.record import encode
+from persistence.log_writer import OFFLOADED_IN_A_ROW_MIN
+from persistence.offload import Begin
+from server import slices
 from server.client_protocol import ClientConnection
 from server.config import ServerConfig
 from server.standalone import Standalone
@@ -79,12 +90,24 @@ class Talk:
 
 @asynccontextmanager
 async def running(
-    disk: MemoryDisk, *, start_ms: int = START_MS, clock: VirtualClock | None = None, **settings: Any
+    disk: MemoryDisk,
+    *,
+    start_ms: int = START_MS,
+    clock: VirtualClock | None = None,
+    log_begin: Begin | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Standalone]:
     """A server with all its tasks but no sockets."""
     config = ServerConfig(data_dir=DATA_DIR, tick_ms=2000, preallocate_bytes=65536, **settings)
     clock = clock or VirtualClock(start_ms)
-    world = World(disk=disk, log_offload=at_once, snapshot_offload=at_once, random=Random(7), clock=clock)
+    world = World(
+        disk=disk,
+        log_offload=at_once,
+        log_begin=log_begin,
+        snapshot_offload=at_once,
+        random=Random(7),
+        clock=clock,
+    )
     server = Standalone.start(config, world)
     async with trio.open_nursery() as storage:
         storage.start_soon(server.write_log)
@@ -118,6 +141,53 @@ async def test_a_silent_session_expires_with_its_nodes(autojump_clock: MockClock
         await trio.sleep(2)
         assert b"/e" not in server.pipeline.tree.bodies
         assert not server.pipeline.sessions.by_id
+
+
+class DoneAtOnce:
+    """What a disk does that is quick (persistence.offload.Begun)."""
+
+    is_done = True
+
+    def __init__(self, seconds: float, fn: Callable[[], None]) -> None:
+        fn()
+
+    async def finished(self) -> None: ...
+
+    def check(self) -> None: ...
+
+
+async def test_a_client_that_sends_write_upon_write_has_a_slice_at_a_time(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch that is durable at once lets it go on with the next: others have their turn in between."""
+    async with running(MemoryDisk(), log_begin=DoneAtOnce, global_outstanding_limit=50) as server:
+        client = Talk(server)
+        await client.connect(4000)
+        for number in range(OFFLOADED_IN_A_ROW_MIN + 1):
+            assert await client.ask(OpCode.CREATE, create(f"/{number}")) == 0
+        body = pack(">ii", 1, OpCode.SET_DATA) + encode(SetDataRequest("/0", b"", -1))
+        pipeline, steps, commits = server.pipeline, list[int](), pipeline_commits(server)
+        begin_batch = pipeline.begin_batch
+
+        def begin_turn(now_ms: int, wall_ms: int) -> None:
+            steps.append(pipeline.steps)
+            begin_batch(now_ms, wall_ms)
+
+        monkeypatch.setattr(pipeline, "begin_batch", begin_turn)
+        clock = server.world.clock
+        pipeline.begin_batch(clock.now_ms(), clock.wall_ms())
+        client.connection.received((pack(">i", len(body)) + body) * 5000)
+        pipeline.end_batch(clock.now_ms())
+        assert pipeline_commits(server) - commits < 1000
+        while pipeline_commits(server) - commits < 5000:
+            await trio.lowlevel.checkpoint()
+        assert len(client.connection.out) == 5000
+        assert len(steps) > 5000 * (slices.FRAME_STEPS + slices.WRITE_STEPS) // slices.STEPS_PER_SLICE
+        assert max(steps) <= 2 * slices.STEPS_PER_SLICE
+
+
+def pipeline_commits(server: Standalone) -> int:
+    return server.pipeline.stats.commits
 
 
 class StoppedAgainAndAgain(VirtualClock):

@@ -20,8 +20,9 @@ _LINE = re.compile(r"^\S+ \S+ \[myid:\d*\] - (?P<level>\w+) +\[\S+\] - (?P<text>
 _LOOP_HELD = re.compile(r"loop_held .*\bcpu_ms=(?P<cpu_ms>\d+)")
 _HELD_CPU_MS_MAX = 100
 _EXPECTED_WARNINGS = re.compile(
-    r"frame_refused |request_refused |Len error\. |authentication_failed |Too many connections from "
-    r"|client_does_not_read |fsync-ing the write ahead log |autopurge\.purgeInterval=0"
+    r"loop_held |frame_refused |request_refused |Len error\. |authentication_failed "
+    r"|Too many connections from |client_does_not_read |fsync-ing the write ahead log "
+    r"|autopurge\.purgeInterval=0"
 )
 
 
@@ -88,13 +89,16 @@ def faults_in(log_text: str) -> list[str]:
     return [line for line in log_text.splitlines() if not _is_expected(line)]
 
 
+def long_holds_in(log_text: str) -> list[str]:
+    """Lines that tell of a turn of the loop with more work than a client may cause."""
+    holds = [(line, _LOOP_HELD.search(line)) for line in log_text.splitlines()]
+    return [line for line, held in holds if held is not None and int(held["cpu_ms"]) > _HELD_CPU_MS_MAX]
+
+
 def _is_expected(line: str) -> bool:
     match = _LINE.match(line)
     if match is None:
         return False  # of a traceback, or of something that does not log
     if match["level"] == "WARN":
-        held = _LOOP_HELD.match(match["text"])
-        if held is not None:
-            return int(held["cpu_ms"]) <= _HELD_CPU_MS_MAX
         return _EXPECTED_WARNINGS.match(match["text"]) is not None
     return match["level"] in ("INFO", "DEBUG")

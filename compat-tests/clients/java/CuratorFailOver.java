@@ -37,8 +37,15 @@ public final class CuratorFailOver {
         System.exit(0);
     }
 
+    /** It stays with these addresses: the ones that servers in containers tell are not to be reached from here. */
     private static CuratorFramework client(String hosts) throws Exception {
-        CuratorFramework client = CuratorFrameworkFactory.newClient(hosts, SESSION_MS, SESSION_MS, RETRY);
+        CuratorFramework client = CuratorFrameworkFactory.builder()
+                .connectString(hosts)
+                .sessionTimeoutMs(SESSION_MS)
+                .connectionTimeoutMs(SESSION_MS)
+                .retryPolicy(RETRY)
+                .ensembleTracker(false)
+                .build();
         client.start();
         client.blockUntilConnected();
         return client;

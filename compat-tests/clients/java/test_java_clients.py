@@ -40,11 +40,13 @@ def _java() -> None:
 def told_by_curator(hosts: str) -> Mapping[str, str]:
     """What each recipe said, by its heading: all of them run in one JVM, which is slow to start.
 
-    Some answers have whole paths in them, with the client's chroot; that is taken out.
+    Some answers have whole paths in them, with the client's chroot; that is taken out, and so is the address
+    at which the server sees the client: through a network it is another than on one machine.
     """
     _, slash, chroot = hosts.partition("/")
     output = run_java("CuratorRecipes", hosts)
     output = output.replace(f"{slash}{chroot}/", "/") if chroot else output
+    output = re.sub(r"\bip [\da-f.:]+", "ip ADDRESS", output)
     parts = re.split(r"^== (.+)\n", output, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -152,6 +154,7 @@ def comparable(output: str) -> list[str]:
     output = re.sub(r"(?m)^Connecting to .*$", "Connecting", output)
     output = re.sub(r"(?m)^([cm]time) = .* 20\d\d$", r"\1 = now", output)
     output = re.sub(r"(?m)^\[/.*\]$", lambda ephemerals: f"{sorted(ephemerals[0][1:-1].split(', '))}", output)
+    output = re.sub(r"(?m)^ip: [\da-f.:]+$", "ip: ADDRESS", output)
     output = re.sub(r"(?m)^(ip: .*)\n(digest: .*)$", r"\2\n\1", output)
     lines = [line for line in output.splitlines() if line and line != "WATCHER::"]
     events = [line for line in lines if line.startswith("WatchedEvent ")]

@@ -15,7 +15,7 @@ import trio
 from eventlog import log
 from jute.quorum_records import ServerState
 from persistence.offload import Offload
-from quorum.election import Vote
+from quorum.election import UNKNOWN_ZXID, Vote
 from quorum.elector import ConfigAdopted, Elector
 from quorum.epochs import EpochKeeper
 from quorum.leader import Leader
@@ -111,14 +111,15 @@ class Peer:
                 )
 
     async def _look(self) -> Vote:
-        """Find a leader; meanwhile, if that is allowed, serve clients that only want to read."""
+        """Find a leader; meanwhile, if that is allowed, serve clients that only want to read. Not from a tree
+        that is empty only because it has yet to come from a leader: it denies what was acknowledged."""
         self._stats.looks += 1
         started_at = trio.current_time()
         log.info("LOOKING")
         while True:
             await self._make_durable()
             async with trio.open_nursery() as nursery:
-                if self._settings.read_only_enabled:
+                if self._settings.read_only_enabled and self._replica.last_zxid != UNKNOWN_ZXID:
                     nursery.start_soon(self._serve_read_only)
                 outcome = await self._elector.look(*self._candidacy())
                 nursery.cancel_scope.cancel()

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from jute.quorum_records import ServerState
-from quorum.election import Vote
+from quorum.election import UNKNOWN_ZXID, Vote
 from quorum.membership import Membership
 from quorum.packets import (
     DIFF,
@@ -231,6 +231,18 @@ async def test_reads_are_served_while_there_is_no_leader(
     await strict.starts()
     await pass_time(mock_clock, 10)
     assert not strict.replica.is_read_only()
+
+
+async def test_no_reads_are_served_from_a_tree_that_has_yet_to_come_from_a_leader(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """It is empty, and would deny all that was ever acknowledged."""
+    replica = FakeReplica()
+    replica.last_zxid = UNKNOWN_ZXID
+    peer = PeerUnderTest(nursery, replica, settings=settings(read_only_enabled=True))
+    await peer.starts()
+    await pass_time(mock_clock, 10)
+    assert not replica.is_read_only()
 
 
 async def test_while_nobody_is_served_that_is_said_every_10_s(

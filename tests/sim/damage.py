@@ -39,7 +39,8 @@ def damage(disk: VirtualDisk, chance: Random) -> str | None:
     epochs = _stored(disk, _EPOCHS)
     if epochs and chance.random() < 0.05:
         path, inode = chance.choice(epochs)
-        disk.is_damaged = True
+        disk.has_damaged_epochs = True
+        _damaged(disk)
         return f"{path.name}: {_zero(inode, epochs, chance)}"
     return _spoil(disk, chance, chance.choice((_flip, _flip, _zero, _lose_write, _misdirect, _cut)))
 
@@ -48,9 +49,14 @@ def _spoil(disk: VirtualDisk, chance: Random, kind: "Kind") -> str | None:
     stored = _stored(disk, _DATA)
     if not stored:
         return None
-    disk.is_damaged = True
+    _damaged(disk)
     path, inode = chance.choice(_newest(stored) if chance.random() < _NEWEST else stored)
     return f"{path.name}: {kind(inode, stored, chance)}"
+
+
+def _damaged(disk: VirtualDisk) -> None:
+    disk.is_damaged = True
+    disk.damages += 1
 
 
 def _newest(stored: Found) -> Found:

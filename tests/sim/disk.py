@@ -172,6 +172,8 @@ class VirtualDisk:
         self.faults_met = 0
         self.wipes = 0  # how often an empty one took its place
         self.is_damaged = False  # something that it had stored is not what was written
+        self.damages = 0  # how often something was
+        self.has_damaged_epochs = False
 
     def mount(self) -> "MountedDisk":
         """For the next process."""
@@ -188,7 +190,7 @@ class VirtualDisk:
         """A new disk takes its place; only this directory is restored."""
         root = Path("/")
         self.wipes += 1
-        self.is_damaged = False
+        self.is_damaged = self.has_damaged_epochs = False
         self.directories = {path: self.directories[path] for path in (root, kept)}
 
     def put(self, path: Path, content: bytes) -> None:

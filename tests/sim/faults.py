@@ -53,6 +53,7 @@ class Faults:
         self._counts = counts
         self._trace = trace
         self._leader = leader
+        self._fetch_chance = Random(f"fetches {scenario.seed}")
         self._damaged: Machine | None = None  # one at a time: a quorum must have what it had
         self._mending: dict[int, Callable[[], None]] = {}
         self._sequence = 0
@@ -103,7 +104,8 @@ class Faults:
 
     async def watch_over(self) -> None:
         """Whoever runs these machines starts one again that has been down for long, for whatever reason. One
-        that says its data is damaged gets an empty disk, as soon as the others can do without it."""
+        that says its data is damaged is told to fetch everything from its leader, or gets an empty disk, as
+        soon as the others can do without it."""
         patience_s = 8 * self._tick_s() + 2
         while True:
             await trio.sleep(patience_s / 4)
@@ -111,6 +113,11 @@ class Faults:
                 if machine.is_up:
                     continue
                 if machine.refuses_to_start and machine is self._damaged:
+                    if not machine.disk.has_damaged_epochs and self._fetch_chance.random() < 0.5:
+                        self._disturb()
+                        self._fetch(machine)
+                        machine.start()
+                        continue
                     self._when_spare(machine, partial(self._wipe, machine))
                 elif trio.current_time() - machine.down_since > patience_s:
                     self._disturb()
@@ -300,6 +307,23 @@ class Faults:
         self._counts["disks_wiped"] += 1
         machine.disk.wipe(CONFIG_FILE.parent)
         machine.start()
+
+    def _told_to_fetch(self) -> None:
+        """A machine is to take everything from its leader, and has no vote until then: so it does not matter
+        what others lack. Only one at a time: what one acknowledged is asked of the others."""
+        machine = self._victim()
+        others = [each for each in self._machines if each is not machine]
+        is_one = self._damaged in (None, machine) and not any(each.is_fetching for each in others)
+        if machine.is_up and is_one and self._is_dispensable(machine):
+            self._go_down(machine, with_machine=self._chance.random() < 0.5)
+            self._fetch(machine)
+            if self._fetch_chance.random() < 0.5:  # it goes down again before it is done
+                machine.dies_in_recovery = self._fetch_chance.randrange(60)
+
+    def _fetch(self, machine: Machine) -> None:
+        self._trace(machine.name, "is to fetch everything")
+        self._counts["told_to_fetch"] += 1
+        machine.fetch_from_leader()
 
     def _damage(self) -> None:
         """What a disk has stored changes, under a running server or while its machine is down. So that

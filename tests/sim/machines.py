@@ -23,6 +23,8 @@ from tests.sim.network import HostNetwork, VirtualNetwork
 from tests.sim.stored_history import entries_of, safe_on
 from tests.sim.virtual_time import PROCESS, Freezer, VirtualClock
 
+DATA_DIR = Path("/data")
+FETCH_MARKER = DATA_DIR / "fetch-from-leader"
 START_MS = 1_000_000
 START_WALL_MS = 1_700_000_000_000
 
@@ -81,6 +83,7 @@ class Machine:
         self.keeps_old_logs = False  # as Apache's servers do when a leader sends them its tree
         self.old_logs: dict[Path, bytes] = {}
         self.has_old_logs = False  # they are on its disk
+        self.fetches_for = 0  # how often its disk had been damaged when it was told to fetch everything
         self.on_down: Callable[[Machine], None] = _tell_nobody
         self.random = chance
         self.accepted_epoch = 0  # the last one it was about to promise
@@ -117,8 +120,16 @@ class Machine:
         return zxid <= self.safe_upto or zxid in self.safe_zxids
 
     def read_its_disk(self) -> None:
-        """Its server has: what is safe there is what it says it has."""
-        self.safe_upto, self.safe_zxids = safe_on(self.disk)
+        """Its server has: what is safe there is what it says it has. One that fetches everything has no vote
+        until it has that again: so what it acknowledged before counts on."""
+        if not self.is_fetching:
+            self.safe_upto, self.safe_zxids = safe_on(self.disk)
+
+    @property
+    def is_fetching(self) -> bool:
+        """Has its operator told it to take everything from its leader, and has it not done so yet?"""
+        directory = self.disk.directories.get(FETCH_MARKER.parent)
+        return directory is not None and FETCH_MARKER.name in directory.names
 
     @property
     def is_voter(self) -> bool:
@@ -141,6 +152,7 @@ class Machine:
         return (
             self.is_up
             and not self.is_paused
+            and not self.is_fetching
             and not (disk.failing or disk.stall_s or disk.is_damaged)
             and disk.die_after is None
         )
@@ -150,6 +162,11 @@ class Machine:
     def start(self) -> None:
         if not self.is_up:
             self._switched_on.set()
+
+    def fetch_from_leader(self) -> None:
+        """What its operator is told to do where its data is damaged, while it is down."""
+        self.fetches_for = self.disk.damages
+        self.disk.put(FETCH_MARKER, b"")
 
     def kill(self, *, with_machine: bool) -> None:
         """kill -9, or loss of power."""
@@ -224,6 +241,8 @@ class Machine:
     def adopted_snapshot(self, kept: dict[Path, bytes], zxid: int) -> None:
         """Apache's would have left its logs where they were; ours finds them at its next start."""
         self.has_old_logs = False
+        if self.disk.is_damaged and self.disk.damages == self.fetches_for:
+            self.disk.is_damaged = self.disk.has_damaged_epochs
         if self.keeps_old_logs:
             self.old_logs |= {
                 path: log for path, log in kept.items() if max(entries_of(log), default=0) <= zxid

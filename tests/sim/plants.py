@@ -28,6 +28,7 @@ import quorum.synchronization
 import server.apply_txn
 import server.pipeline
 import server.replica
+from persistence.data_dirs import has_fetched
 from persistence.log_reader import list_logs
 from persistence.log_writer import LogWriter
 from persistence.txn_log import TxnLog
@@ -228,6 +229,22 @@ def _(
     """A leader begins the latest epoch that anybody has promised, not the one behind it."""
     is_complete: bool = original(agreement, server_id, max(0, accepted_epoch - 1), **named)
     return is_complete
+
+
+@plant("fetching-server-votes", (Replica, "last_zxid"))
+def _(original: Planted, replica: Replica) -> int:
+    """A server that is to fetch everything counts as one that never had anything."""
+    last_zxid: int = original(replica)
+    return max(0, last_zxid)
+
+
+@plant("fetching-forgotten-by-a-restart", (persistence.recovery, "is_to_fetch"))
+def _(original: Planted, disk: Any, snap_dir: Any) -> bool:
+    """A server that was told to fetch everything, and stops before it has, starts as an empty one."""
+    is_told: bool = original(disk, snap_dir)
+    if is_told:
+        has_fetched(disk, snap_dir)
+    return is_told
 
 
 @plant("discovery-check-off", (EpochAgreement, "acked"))

@@ -16,14 +16,13 @@ from server.standalone import Standalone
 from server.stream_front import StreamFront
 from server.world import World
 from tests.sim.clients import CLIENT_PORT
-from tests.sim.machines import Machine
+from tests.sim.machines import DATA_DIR, Machine
 from tests.sim.membership_on_disk import CONFIG_FILE, Found, prepare_members
 from tests.sim.network import VirtualStream
 from tests.sim.oracle import ORACLE_FILE
 from tests.sim.scenario import Scenario
 from tests.sim.thresholds import SETTING
 
-DATA_DIR = Path("/data")
 LOG_DIR = Path("/log")
 OBSERVER_MASTER_PORT = 2191
 _PREALLOCATED_BYTES = 16 * 1024

@@ -134,6 +134,9 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenari
         }
     if is_ensemble and (snapshot_write_s or newer.random() < share):
         faults += ("deposed",)
+    newest = Random(f"scenario {seed}, newest")
+    if is_ensemble and not is_reconfigured and not has_oracle and newest.random() < share:
+        faults += ("told_to_fetch",)
     observers = chance.choice((0, 0, 0, 1, 2)) if is_ensemble else 0
     return Scenario(
         seed=seed,

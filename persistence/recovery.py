@@ -31,6 +31,7 @@ import attrs
 from eventlog import log
 from persistence.data_dirs import is_to_fetch, take_initialize_marker
 from persistence.disk import Disk, read_chunks
+from persistence.epoch_files import ACCEPTED_EPOCH
 from persistence.errors import RESYNC_OR_RESTORE, CorruptLog, CorruptSnapshot, DataDirError
 from persistence.file_names import LogFile, SnapshotFile, aside_name, is_unfinished
 from persistence.log_format import FILE_HEADER, follows, is_complete, zxid_of
@@ -186,6 +187,12 @@ def _forget_everything(disk: Disk, snap_dir: Path, log_dir: Path, options: Recov
             "fetch-from-leader is there, and a standalone server has no leader",
             file=snap_dir.parent,
             remedy="Remove the file. Damaged data of a standalone server needs a backup",
+        )
+    if not disk.exists(snap_dir / ACCEPTED_EPOCH):
+        raise DataDirError(
+            "fetch-from-leader is there, and no acceptedEpoch. Promises to other servers could be broken",
+            file=snap_dir / ACCEPTED_EPOCH,
+            remedy="Write the highest acceptedEpoch of all members into it, as a plain number",
         )
     log.warning("everything_will_be_fetched", directory=str(snap_dir))
     for snapshot in list_snapshots(disk, snap_dir):

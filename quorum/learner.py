@@ -450,6 +450,9 @@ class Learning:
             self._leave_if_tree_is_wrong()
             await self._replica.log_drained()
         self._epochs.enter(self._epoch)
+        if mode == SNAP:  # only now: with a vote, but in an earlier epoch, our history would count for less
+            with trio.CancelScope(shield=True):
+                await self._replica.fetched()
         await link.send_now(packet(ACK, make_zxid(self._epoch, 0)))
 
     # -- serving

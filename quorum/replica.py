@@ -188,6 +188,10 @@ class Replica(Protocol):
         be met. What the log holds beyond it goes first, then the tree is saved durably, then all older logs
         and snapshots go."""
 
+    async def fetched(self) -> None:
+        """A leader's tree is our history on disk, and we have entered its epoch. If an operator told us to
+        take everything from a leader, that is done, and our vote counts again."""
+
     async def reload(self) -> None:
         """Throw the tree away and load it from disk: what was in memory is not to be trusted."""
 

@@ -347,11 +347,14 @@ class Replica:
         await self.take_snapshot()
         await offload(self._remove_snapshots_after, zxid)
         await offload(self._remove_before, zxid)
-        await offload(has_fetched, self.world.disk, self.dirs.snap_dir)
         self._gapless_after = zxid
         self._is_loaded = True
         self._is_ahead_of_log = False
         self._last_logged = None
+
+    async def fetched(self) -> None:
+        """A leader's tree is our history on disk, and we have entered its epoch."""
+        await self.world.snapshot_offload(has_fetched, self.world.disk, self.dirs.snap_dir)
 
     def _cut_log_after(self, zxid: int) -> None:
         if list_logs(self.world.disk, self.dirs.log_dir):

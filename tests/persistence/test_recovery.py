@@ -475,6 +475,16 @@ def test_a_member_can_be_told_to_fetch_everything(disk: MemoryDisk) -> None:
     assert not disk.exists(DATA.parent / "fetch-from-leader")
 
 
+def test_who_is_to_fetch_everything_must_know_what_it_promised(disk: MemoryDisk) -> None:
+    """On a new disk it would follow a leader that the others have left for one it has promised to follow."""
+    disk.put(DATA.parent / "fetch-from-leader", b"")
+    with pytest.raises(DataDirError, match="no acceptedEpoch") as refused:
+        recovered(disk, MEMBER)
+    assert "highest acceptedEpoch of all members" in (refused.value.remedy or "")
+    disk.put(DATA / "acceptedEpoch", b"7\n")
+    assert recovered(disk, MEMBER)[0].zxid == -1
+
+
 def test_a_standalone_server_has_nobody_to_fetch_from(disk: MemoryDisk) -> None:
     """It would start with nothing."""
     put_snapshot(disk, 2)

@@ -34,6 +34,10 @@ def stream_of(tree: Iterable[bytes]) -> bytes:
     return b"".join([pack(">i", len(payload)) + payload for payload in tree]) + END_OF_STREAM
 
 
+def _nothing() -> None:
+    """Nobody asks when a history was fetched."""
+
+
 def _nobody(count: int) -> None:
     """Nobody waits for the log."""
 
@@ -51,6 +55,7 @@ class FakeReplica:
         self.committed_log = CommittedLog(commit_log_count)
         self.digest_mismatches = 0
         self.wrong_digests: set[int] = set()  # zxids of transactions that lead to another tree than ours
+        self.on_fetched: Callable[[], None] = _nothing
         self.service: FakeLeaderService | FakeLearnerService | None = None
         self._is_read_only = False
         self._streamed = False  # the tree came from a leader, and is not on disk yet
@@ -156,6 +161,10 @@ class FakeReplica:
         self.on_disk = []
         self.saved_zxid, self.saved = self.last_zxid, dict(self.tree)
         self._streamed = False
+        await trio.lowlevel.checkpoint()
+
+    async def fetched(self) -> None:
+        self.on_fetched()
         await trio.lowlevel.checkpoint()
 
     async def reload(self) -> None:

@@ -36,6 +36,7 @@ from tests.quorum.scripted_peers import (
     LearnerUnderTest,
     ScriptedPeer,
     ensemble_of,
+    epochs_on,
     new_leader,
     pass_time,
     settings,
@@ -433,6 +434,20 @@ async def test_a_snapshot_is_asked_for_only_until_it_came(nursery: trio.Nursery)
     assert learner.learning.needs_snapshot
     await leader.say(new_leader())
     assert not learner.learning.needs_snapshot
+
+
+async def test_a_history_that_was_fetched_counts_once_its_epoch_is_entered(nursery: trio.Nursery) -> None:
+    """With a vote, but in an earlier epoch, it could lose an election against a server that has less."""
+    learner = LearnerUnderTest(nursery)
+    seen: list[tuple[list[int], int | None, list[str]]] = []
+    leader = await learner.follows()
+    leader.heard()
+    learner.replica.on_fetched = lambda: seen.append(
+        (learner.replica.crashed().history, epochs_on(learner.disk)[1], show(leader.heard()))
+    )
+    await leader.say(packet(SNAP, E1 + 2), stream_of(txns(E1 + 1, E1 + 2)), new_leader())
+    assert seen == [([E1 + 1, E1 + 2], 1, [])]
+    assert show(leader.heard()) == ["ACK 1/0"]
 
 
 async def test_a_proposal_that_was_left_out_is_noticed_while_we_serve(nursery: trio.Nursery) -> None:

@@ -409,21 +409,27 @@ async def test_a_crash_while_a_leaders_tree_is_adopted_leaves_no_log_with_a_hole
 
 
 async def test_who_was_told_to_fetch_everything_votes_once_it_has() -> None:
-    """Not before: it may have acknowledged what it no longer has. Nor if it is started in between."""
+    """Not before: it may have acknowledged what it no longer has. Nor if it is started in between, or has not
+    entered the epoch of what it has."""
     disk = MemoryDisk()
     stream = await leaders_stream(creating(1), creating(2), creating(3))
     async with running(disk, **MEMBER) as replica:
         await logged(replica, creating(1), creating(2))
     disk.put(DATA / "fetch-from-leader", b"")
+    disk.put(DATA / "version-2" / "acceptedEpoch", b"1")
     for _ in range(2):
         async with running(disk, **MEMBER) as replica:
             assert replica.last_zxid == -1
             await replica.retire()
             assert replica.last_zxid == -1
-    async with running(disk, **MEMBER) as replica:
-        await restore(replica, stream, make_zxid(1, 3))
-        await replica.adopt_snapshot()
-        assert replica.last_zxid == make_zxid(1, 3)
+    for is_epoch_entered in (False, True):
+        async with running(disk, **MEMBER) as replica:
+            assert replica.last_zxid == -1
+            await restore(replica, stream, make_zxid(1, 3))
+            await replica.adopt_snapshot()
+            assert replica.last_zxid == make_zxid(1, 3)
+            if is_epoch_entered:
+                await replica.fetched()
     assert not disk.exists(DATA / "fetch-from-leader")
     assert opened(disk, **MEMBER).last_zxid == make_zxid(1, 3)
 

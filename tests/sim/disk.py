@@ -187,9 +187,13 @@ class VirtualDisk:
                 inode.lose_power(self.chance)
 
     def wipe(self, kept: Path) -> None:
+        """As `replace`, and with it go the promises that its server has given."""
+        self.wipes += 1
+        self.replace(kept)
+
+    def replace(self, kept: Path) -> None:
         """A new disk takes its place; only this directory is restored."""
         root = Path("/")
-        self.wipes += 1
         self.is_damaged = self.has_damaged_epochs = False
         self.directories = {path: self.directories[path] for path in (root, kept)}
 

@@ -294,9 +294,18 @@ class Faults:
     # -- disks and clocks
 
     def _lost_disk(self) -> None:
-        """A machine goes down, and if the ensemble can afford it comes up with an empty disk."""
+        """A machine goes down, and comes up with an empty disk: if the ensemble can afford it, or with the
+        latest promise of the others, to fetch everything from its leader."""
         machine = self._victim()
         if not machine.is_up or self._damaged not in (None, machine):
+            return
+        if self._fetch_chance.random() < 0.5:
+            if self._may_fetch(machine):
+                self._go_down(machine, with_machine=True)
+                self._trace(machine.name, "has a new disk, and is to fetch everything")
+                self._counts["disks_replaced"] += 1
+                promised = max(each.accepted_on_disk for each in self._machines if each is not machine)
+                machine.replace_disk(CONFIG_FILE.parent, promised)
             return
         machine.kill(with_machine=True)
         self._when_spare(machine, partial(self._wipe, machine))
@@ -312,13 +321,16 @@ class Faults:
         """A machine is to take everything from its leader, and has no vote until then: so it does not matter
         what others lack. Only one at a time: what one acknowledged is asked of the others."""
         machine = self._victim()
-        others = [each for each in self._machines if each is not machine]
-        is_one = self._damaged in (None, machine) and not any(each.is_fetching for each in others)
-        if machine.is_up and is_one and self._is_dispensable(machine):
+        if machine.is_up and self._may_fetch(machine):
             self._go_down(machine, with_machine=self._chance.random() < 0.5)
             self._fetch(machine)
             if self._fetch_chance.random() < 0.5:  # it goes down again before it is done
                 machine.dies_in_recovery = self._fetch_chance.randrange(60)
+
+    def _may_fetch(self, machine: Machine) -> bool:
+        others = [each for each in self._machines if each is not machine]
+        is_one = self._damaged in (None, machine) and not any(each.is_fetching for each in others)
+        return is_one and self._is_dispensable(machine)
 
     def _fetch(self, machine: Machine) -> None:
         self._trace(machine.name, "is to fetch everything")

@@ -25,6 +25,7 @@ from tests.sim.virtual_time import PROCESS, Freezer, VirtualClock
 
 DATA_DIR = Path("/data")
 FETCH_MARKER = DATA_DIR / "fetch-from-leader"
+_ACCEPTED_EPOCH = DATA_DIR / "version-2" / "acceptedEpoch"
 START_MS = 1_000_000
 START_WALL_MS = 1_700_000_000_000
 
@@ -122,14 +123,23 @@ class Machine:
     def read_its_disk(self) -> None:
         """Its server has: what is safe there is what it says it has. One that fetches everything has no vote
         until it has that again: so what it acknowledged before counts on."""
-        if not self.is_fetching:
-            self.safe_upto, self.safe_zxids = safe_on(self.disk)
+        upto, zxids = safe_on(self.disk)
+        if self.is_fetching:
+            upto, zxids = max(upto, self.safe_upto), zxids | self.safe_zxids
+        self.safe_upto, self.safe_zxids = upto, zxids
 
     @property
     def is_fetching(self) -> bool:
         """Has its operator told it to take everything from its leader, and has it not done so yet?"""
         directory = self.disk.directories.get(FETCH_MARKER.parent)
         return directory is not None and FETCH_MARKER.name in directory.names
+
+    @property
+    def accepted_on_disk(self) -> int:
+        """What its operator finds in the file of that name."""
+        directory = self.disk.directories.get(_ACCEPTED_EPOCH.parent)
+        inode = None if directory is None else directory.names.get(_ACCEPTED_EPOCH.name)
+        return 0 if inode is None else int(bytes(inode.content).split(b"\n")[0])
 
     @property
     def is_voter(self) -> bool:
@@ -167,6 +177,14 @@ class Machine:
         """What its operator is told to do where its data is damaged, while it is down."""
         self.fetches_for = self.disk.damages
         self.disk.put(FETCH_MARKER, b"")
+
+    def replace_disk(self, kept: Path, accepted_epoch: int) -> None:
+        """The same where its disk is lost: the new one has the latest epoch that any other member accepted,
+        so that no promise is forgotten."""
+        self.disk.replace(kept)
+        self.disk.put(_ACCEPTED_EPOCH, b"%d\n" % accepted_epoch)
+        self.accepted_epoch = accepted_epoch
+        self.fetch_from_leader()
 
     def kill(self, *, with_machine: bool) -> None:
         """kill -9, or loss of power."""
@@ -241,12 +259,16 @@ class Machine:
     def adopted_snapshot(self, kept: dict[Path, bytes], zxid: int) -> None:
         """Apache's would have left its logs where they were; ours finds them at its next start."""
         self.has_old_logs = False
-        if self.disk.is_damaged and self.disk.damages == self.fetches_for:
-            self.disk.is_damaged = self.disk.has_damaged_epochs
         if self.keeps_old_logs:
             self.old_logs |= {
                 path: log for path, log in kept.items() if max(entries_of(log), default=0) <= zxid
             }
+
+    def has_fetched(self) -> None:
+        """Its server has taken everything from a leader, as it was told to, if it was."""
+        self.read_its_disk()
+        if self.disk.is_damaged and self.disk.damages == self.fetches_for:
+            self.disk.is_damaged = self.disk.has_damaged_epochs
 
     def _put_old_logs_back(self) -> None:
         for path, content in self.old_logs.items():

@@ -113,6 +113,12 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
         machine.read_its_disk()
         machine.adopted_snapshot(before, replica.tree.last_zxid)
 
+    async def fetched(original: Callable[..., Any], replica: Replica) -> None:
+        machine = here()
+        await original(replica)
+        if machine is not None:
+            machine.has_fetched()
+
     def load(original: Callable[..., Any], replica: Replica, *args: object) -> None:
         check_saving(replica, "it loads it from its disk")
         original(replica, *args)
@@ -167,6 +173,7 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
         _wrapped(Replica, "lead", lead),
         _wrapped(Replica, "learn", learn),
         _wrapped(Replica, "adopt_snapshot", adopt_snapshot),
+        _wrapped(Replica, "fetched", fetched),
         _wrapped(Replica, "_logged_unapplied", logged_unapplied),
         _wrapped(Replica, "begin_restore", begin_restore),
         _wrapped(Standalone, "order", order),

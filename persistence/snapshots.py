@@ -224,9 +224,17 @@ def purgeable(disk: Disk, snap_dir: Path, log_dir: Path, retain_count: int) -> l
 
 
 def purge(disk: Disk, snap_dir: Path, log_dir: Path, retain_count: int) -> list[Path]:
-    """Keep the newest `retain_count` complete snapshots and every log they need; remove what is older."""
+    """Keep the newest `retain_count` complete snapshots and every log they need; remove what is older.
+
+    A loss of power must not bring back a snapshot whose log is gone: if newer ones were damaged, the first
+    log of a later epoch would seem to follow it.
+    """
     removable = purgeable(disk, snap_dir, log_dir, retain_count)
+    are_snapshots_gone = False
     for path in removable:
+        if not are_snapshots_gone and parse_snapshot(path) is None:
+            disk.sync_directory(snap_dir)
+            are_snapshots_gone = True
         log.info("purged", file=str(path))
         disk.unlink(path)
     return removable

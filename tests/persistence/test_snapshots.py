@@ -234,6 +234,35 @@ def test_purge_goes_from_old_to_new_and_logs_last(disk: MemoryDisk) -> None:
     assert removed == ["snapshot.0", "snapshot.1", "snapshot.2", "log.1"]
 
 
+class OrderOfRemoval(MemoryDisk):
+    """Remembers what was removed, and when that was made durable."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[str] = []
+
+    def unlink(self, path: Path) -> None:
+        self.order.append(path.name)
+        super().unlink(path)
+
+    def sync_directory(self, path: Path) -> None:
+        self.order.append(f"sync {path.name}")
+        super().sync_directory(path)
+
+
+def test_a_loss_of_power_brings_no_snapshot_back_whose_log_was_purged() -> None:
+    """With directories of their own, snapshots could come back and logs be gone."""
+    disk = OrderOfRemoval()
+    for directory in (SNAPS, LOGS):
+        disk.make_directory(directory)
+    for zxid in range(5):
+        disk.put(SNAPS / f"snapshot.{zxid}", GOLDEN)
+    for zxid in (0, 1, 2):
+        disk.put(LOGS / f"log.{zxid}", b"")
+    purge(disk, SNAPS, LOGS, 3)
+    assert disk.order == ["snapshot.0", "snapshot.1", f"sync {SNAPS.name}", "log.0", "log.1"]
+
+
 def test_purge_never_keeps_fewer_than_three(disk: MemoryDisk) -> None:
     with pytest.raises(ValueError, match="at least 3"):
         purge(disk, DATA, DATA, 2)

@@ -103,5 +103,4 @@ def test_kafka_sees_no_difference_through_the_crosscheck(
     ):
         use(python, bootstrap, "first")
         use(python, bootstrap, "second")
-    assert check.differences == []
-    assert check.exit_code == 0
+    check.assert_equal(requests_min=100)

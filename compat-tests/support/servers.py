@@ -10,6 +10,7 @@ block or, at the latest, with this process; only processes started here are ever
 
 import atexit
 import contextlib
+import functools
 import os
 import secrets
 import socket
@@ -98,12 +99,11 @@ class Server:
     def spawn(self) -> None:
         """Start the process and return at once; `wait_until_serving` is the other half of `start`."""
         assert self._process is None, "the server does not run yet"
-        environment = os.environ | {"PYTHONPATH": os.environ.get("TRIOKEEPER_CODE", str(CHECKOUT))}
         with (self.home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 COMMANDS[self.kind](self),
                 cwd=self.home,
-                env=environment,
+                env=_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -242,6 +242,18 @@ def start_server(
         server.kill9()
         raise
     return server
+
+
+@functools.cache
+def triokeeper_version() -> str:
+    """What the command says of itself, such as 0.1.0."""
+    command = [sys.executable, "-c", "from server.command import main; main()", "--version"]
+    said = subprocess.run(command, env=_environment(), check=True, capture_output=True, text=True).stdout
+    return said.split()[1]
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": os.environ.get("TRIOKEEPER_CODE", str(CHECKOUT))}
 
 
 def prepare_server(

@@ -28,7 +28,7 @@ from scripts.docker_engine import EngineUnavailable, engine
 from support.docker_containers import CLIENT_PORT, Box, Lab, open_lab, server_lines
 from support.ensembles import Ensemble, prepare_ensemble
 from support.reference import ReferenceUnavailable, find_reference
-from support.servers import HOST, SMALL_FLAGS, Kind, Server, free_ports, prepare_server
+from support.servers import HOST, SMALL_FLAGS, Kind, Server, free_ports, prepare_server, triokeeper_version
 from support.super_user import SUPER_DIGEST
 
 SETTINGS: Final[Mapping[str, object]] = {
@@ -185,7 +185,7 @@ class OwnServers:
 
     def title(self) -> str:
         if self.kind == "triokeeper":
-            return "Triokeeper"
+            return f"Triokeeper {triokeeper_version()}"
         try:
             return f"Apache ZooKeeper {find_reference().version}"
         except ReferenceUnavailable as reason:

@@ -55,7 +55,7 @@ class Result:
     folder: str = ""  # below compat-tests/
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Report:
     """A pytest plug-in that collects the results of a run and writes them down at its end."""
 

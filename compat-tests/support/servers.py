@@ -27,6 +27,7 @@ from typing import Literal, Self, TypeAlias
 import attrs
 import javaproperties
 
+from support.patience import Patience
 from support.reference import find_reference
 
 Kind: TypeAlias = Literal["reference", "triokeeper"]
@@ -118,11 +119,11 @@ class Server:
         self, seconds: float = START_SECONDS_MAX, poll_seconds: float = POLL_SECONDS
     ) -> None:
         """Return once `srvr` tells of a serving server; raise ServerFailed if it ends or takes too long."""
-        deadline = time.monotonic() + seconds
+        patience = Patience(seconds)
         while not self.is_serving():
             if self.has_ended:
                 raise self.failure("ended")
-            if time.monotonic() > deadline:
+            if patience.is_over:
                 raise self.failure(f"is silent after {seconds} s")
             time.sleep(poll_seconds)
 

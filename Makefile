@@ -90,12 +90,12 @@ COMPAT_FOLDERS := $(addprefix compat-tests/,clients recipes protocol disk ensemb
 .PHONY: compat
 compat: setup ## all compatibility tests; SERVER=triokeeper, reference, docker:IMAGE or HOST:PORT[,...] (default: both kinds)
 	$(BIN)/python -m pytest $(or $(TESTS),$(COMPAT_FOLDERS)) -m '' --server='$(SERVER)' --report=build/compat \
-	    --junitxml=build/compat/junit.xml $(if $(filter both,$(SERVER)$(TESTS)$(ARGS)),--write-docs=compat) $(ARGS)
+	    --junitxml=build/compat/junit.xml $(if $(filter both,$(SERVER)$(TESTS)$(ARGS)),--write-docs) $(ARGS)
 
 .PHONY: compat-apps
 compat-apps: setup ## Kafka, Solr, HBase, BookKeeper, Patroni, celery, tooz on both servers; APP=kafka for one, SERVER= for one server
 	$(BIN)/python -m pytest compat-tests/apps -v -m '' --server='$(SERVER)' --report=build/compat-apps \
-	    --junitxml=build/compat-apps/junit.xml $(if $(filter both,$(SERVER)$(APP)$(ARGS)),--write-docs=compat-apps) \
+	    --junitxml=build/compat-apps/junit.xml $(if $(filter both,$(SERVER)$(APP)$(ARGS)),--write-docs) \
 	    $(if $(APP),-k $(APP)) $(ARGS)
 
 .PHONY: compat-differential

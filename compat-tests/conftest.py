@@ -37,8 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--write-docs",
-        choices=["compat", "compat-apps"],
-        help="with --report: write the counts into docs/COMPATIBILITY.md, as those of this command",
+        action="store_true",
+        help="with --report and --server=both: write the counts of folders into docs/COMPATIBILITY.md",
     )
 
 
@@ -55,9 +55,10 @@ def pytest_configure(config: pytest.Config) -> None:
                 raise pytest.UsageError(str(reason)) from None
     config.stash[TARGETS] = targets
     if folder := config.getoption("--report"):
-        section = config.getoption("--write-docs")
-        docs = COMPATIBILITY if section else None
-        config.pluginmanager.register(Report(folder, targets, docs, section or ""), "compat-report")
+        docs = COMPATIBILITY if config.getoption("--write-docs") else None
+        if docs and {target.kind for target in targets} != {"triokeeper", "reference"}:
+            raise pytest.UsageError("--write-docs is about both kinds of servers: --server=both")
+        config.pluginmanager.register(Report(folder, targets, docs), "compat-report")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

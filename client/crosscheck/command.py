@@ -23,6 +23,7 @@ from client.status.default_address import default_address
 
 HOST: Final = "127.0.0.1"
 EXIT_DIFFERENT: Final = 1
+EXIT_INCOMPLETE: Final = 3  # 2 is that of a wrong command line
 CATCH_UP_SECONDS_MAX: Final = 10.0
 
 
@@ -75,12 +76,19 @@ def crosscheck(servers: ConnectString, second: tuple[str, int], port: int, addre
     Both trees must be equal in the beginning: empty, or from copies of the same data directory. Nobody else
     may write to either of them meanwhile.
 
-    Ends on Ctrl-C or SIGTERM with a line of counts; the exit code is 1 if there was a difference.
+    Ends on Ctrl-C or SIGTERM with a line of counts; the exit code is 1 if there was a difference, and else 3
+    if --against was not asked everything, because it stayed away or fell too far behind.
     """
     findings = Findings(str(servers), host_port(*second), _print_line)
-    trio.run(_run, servers, second, address, port, findings)
+    is_complete = trio.run(_run, servers, second, address, port, findings)
     _print_line(findings.summary())
-    sys.exit(EXIT_DIFFERENT if findings.counts["differences"] else 0)
+    sys.exit(exit_code(findings, is_complete=is_complete))
+
+
+def exit_code(findings: Findings, *, is_complete: bool) -> int:
+    if findings.counts["differences"]:
+        return EXIT_DIFFERENT
+    return 0 if is_complete else EXIT_INCOMPLETE
 
 
 def _print_line(line: str) -> None:
@@ -89,7 +97,8 @@ def _print_line(line: str) -> None:
 
 async def _run(
     servers: ConnectString, second: tuple[str, int], address: str, port: int, findings: Findings
-) -> None:
+) -> bool:
+    """Serve until a signal; whether everything was asked of the second server."""
     mirror = Mirror(second, findings, open_tcp)
     proxy = Proxy(servers.hosts, mirror, open_tcp)
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -108,5 +117,7 @@ async def _run(
                 break
             with trio.move_on_after(CATCH_UP_SECONDS_MAX):
                 await mirror.catch_up()
+            is_complete = mirror.is_complete
             mirror.finish()
             nursery.cancel_scope.cancel()
+    return is_complete

@@ -126,16 +126,26 @@ class Mirror:
             "nothing is compared any more; start the cross-check again with equal trees"
         )
         self._order.clear()
+        self._is_caught_up.set()
+
+    @property
+    def _is_behind(self) -> bool:
+        return len(self._order) > 0 or self._current != NOTHING
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that the first server did has been asked of the second."""
+        return not self.is_over and not self._is_behind
 
     async def catch_up(self) -> None:
-        """Return once everything has been repeated."""
-        while not self.is_over and (len(self._order) or self._current != NOTHING):
+        """Return once everything has been repeated, or nothing will be any more."""
+        while not self.is_over and self._is_behind:
             self._is_caught_up = trio.Event()
             await self._is_caught_up.wait()
 
     def finish(self) -> None:
         """Tell what is still open at the end of a run."""
-        self.findings.counts["unchecked"] += len(self._order)
+        self.findings.counts["unchecked"] += len(self._order) + (self._current != NOTHING)
         for pair in self._pairs.values():
             self._report_early(pair, self._now_at + 1)
             self._report_overdue(pair, trio.current_time() + EVENT_SECONDS_MAX - SETTLE_SECONDS)
@@ -326,7 +336,8 @@ class Mirror:
         if not differences:
             if seen.asked.op in WRITES and seen.err == OK:
                 self.likeness.learn_write(seen.zxid, answer.zxid)
-        elif zxid < self._position or self._doubts.concern_fleeting(paths) or CONFIG_NODE in paths:
+                self._doubts.agree(seen)
+        elif zxid < self._position or self._doubts.explain(paths, differences) or CONFIG_NODE in paths:
             self.findings.counts["explained"] += 1
         else:
             self.findings.differ(pair.name, self._current, differences)
@@ -370,7 +381,7 @@ class Mirror:
             await pair.second.open()
         if self._claim(pair, seen.event):
             return
-        if pair.second.lost_watches or self._doubts.concern_fleeting([seen.event.path or ""]):
+        if pair.second.lost_watches or self._doubts.explain_event(seen.event):
             self.findings.counts["explained"] += 1
         elif cause is None or pair.is_resuming:
             unknown = "a change that did not come through the cross-check"
@@ -391,7 +402,7 @@ class Mirror:
         """The first server has answered a later request: what it has not sent before, it never will."""
         for early in [each for each in pair.early if each.at_zxid < zxid]:
             pair.early.remove(early)
-            if self._doubts.concern_fleeting([early.event.path or ""]):
+            if self._doubts.explain_event(early.event):
                 self.findings.counts["explained"] += 1
             else:
                 text = _event_text(early.event)

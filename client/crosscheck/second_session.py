@@ -22,6 +22,7 @@ from jute.record import DecodeError, encode
 RECEIVE_BYTES_MAX: Final = 65536
 RETRY_SECONDS_MAX: Final = 2.0
 CLOSE_SECONDS_MAX: Final = 2.0
+SILENCE_SECONDS_MAX: Final = 5.0  # then people are told that it does not answer
 Reply = tuple[ReplyHeader, bytes]
 
 
@@ -144,7 +145,12 @@ class SecondSession:
     async def _receive(self) -> bytes:
         assert self._stream is not None
         while (payload := self._frames.next_frame()) is None:
-            data = await self._stream.receive_some(RECEIVE_BYTES_MAX)
+            data = None
+            with trio.move_on_after(SILENCE_SECONDS_MAX):
+                data = await self._stream.receive_some(RECEIVE_BYTES_MAX)
+            if data is None:
+                self.on_trouble(f"nothing was heard for {SILENCE_SECONDS_MAX:.0f} s")
+                data = await self._stream.receive_some(RECEIVE_BYTES_MAX)
             if not data:
                 raise SecondLost("the connection was closed")
             self._frames.feed(bytes(data))

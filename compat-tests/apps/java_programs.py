@@ -11,7 +11,7 @@ import attrs
 from support.reference import ReferenceUnavailable, cache_dir_of, resolve_jars
 
 LOG_CHARACTERS_MAX = 4000
-TOOL_SECONDS_MAX = 300
+TOOL_SECONDS_MAX = 800
 HEAP = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
 
 
@@ -62,14 +62,18 @@ def end_of(log: Path) -> str:
 
 
 def run_tool(command: Sequence[str]) -> str:
-    """What a short-lived program says, with its exit code as the last line."""
-    ended = subprocess.run(
-        command,
-        check=False,
-        timeout=TOOL_SECONDS_MAX,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    """What a short-lived program says, with its exit code as the last line, or that it did not end."""
+    try:
+        ended = subprocess.run(
+            command,
+            check=False,
+            timeout=TOOL_SECONDS_MAX,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    except subprocess.TimeoutExpired as late:
+        said = (late.stdout or b"").decode(errors="replace")
+        return f"{said}\nit did not end within {TOOL_SECONDS_MAX} s"
     return f"{ended.stdout}\nexit code {ended.returncode}"

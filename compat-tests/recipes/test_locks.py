@@ -29,7 +29,7 @@ def before(actor: Actor, top: str, ticket: str) -> list[str]:
     return queue[: queue.index(ticket)]
 
 
-def test_a_simple_lock_wakes_everybody_who_waits(ensemble: Service) -> None:
+def test_a_simple_lock_wakes_the_whole_herd(ensemble: Service) -> None:
     """One node is the lock. It is right, but each release is told to all: the herd."""
     with actors(ensemble, "holder", *(f"waiter {n}" for n in range(WAITERS))) as (holder, *waiters):
         top = stage(holder)

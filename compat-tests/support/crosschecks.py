@@ -1,6 +1,7 @@
 """`triokeeper crosscheck` as a process: clients connect to `hosts`, and its lines are read at the end."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import attrs
 from support.servers import CHECKOUT
 
 END_SECONDS_MAX = 30
+SUMMARY = r"(?P<requests>\d+) requests and .*, (?P<unchecked>\d+) not compared"
 
 
 @attrs.define
@@ -25,6 +27,16 @@ class Crosscheck:
     @property
     def differences(self) -> list[str]:
         return [line for line in self.lines if line.startswith("difference: ")]
+
+    def assert_equal(self, requests_min: int) -> None:
+        """It has ended by itself after so many requests, all of them compared and equal."""
+        assert self.differences == [], "\n".join(self.lines)
+        summary = self.lines[-1]
+        found = re.fullmatch(SUMMARY, summary)
+        assert found, summary
+        assert int(found["requests"]) >= requests_min, summary
+        assert found["unchecked"] == "0", self.lines
+        assert self.exit_code == 0, self.lines
 
 
 @contextmanager

@@ -139,7 +139,9 @@ def _copy_dependencies(mvn: str, pom: Path, target: Path, properties: Sequence[s
             text=True,
         )
     except subprocess.TimeoutExpired:
-        raise ReferenceUnavailable(f"Maven did not finish within {RESOLVE_SECONDS_MAX} s") from None
+        raise ReferenceUnavailable(
+            f"Maven did not fetch it within {RESOLVE_SECONDS_MAX // 60} minutes; try again, what came is kept"
+        ) from None
     except subprocess.CalledProcessError as failed:
         errors = [line for line in failed.stdout.splitlines() if "ERROR" in line]
         raise ReferenceUnavailable(f"Maven could not fetch it: {' '.join(errors[:1])}") from None

@@ -10,7 +10,9 @@ for that target. One that compares both servers counts for both, one that is abo
 and one that looks at the tests themselves (the mark `self_check`) for none. A test that runs somebody's own
 suite records the property `tests`: how many of theirs have passed.
 
-`write_tables` puts the counts into docs/COMPATIBILITY.md, so that nothing there is typed by hand.
+`write_rows` puts the counts into docs/COMPATIBILITY.md, so that nothing there is typed by hand: a run
+replaces the rows of those folders of which it ran all tests to their end, and leaves the others as an earlier
+run wrote them. So a run that is interrupted, or of a few tests, claims nothing.
 """
 
 import datetime
@@ -30,7 +32,14 @@ Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
 COMPAT_TESTS: Final = Path(__file__).resolve().parents[1]
 COMPARED: Final = ("triokeeper", "reference")
 MARKS: Final[dict[Outcome, str]] = {"passed": "ok", "failed": "FAILED", "skipped": "-"}
-MARK: Final = "<!-- written by make {command}: {end} -->"
+SEVERITY: Final[tuple[Outcome | None, ...]] = (
+    "failed",
+    "passed",
+    "skipped",
+    None,
+)  # what a row shows of several
+BEGIN: Final = "<!-- written by make compat and make compat-apps: begin -->"
+END: Final = "<!-- written by make compat and make compat-apps: end -->"
 
 
 @attrs.frozen
@@ -43,23 +52,44 @@ class Result:
     outcome: Outcome
     reason: str = ""
     tests: int = 0  # of somebody's own suite, that it stands for
+    folder: str = ""  # below compat-tests/
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Report:
     """A pytest plug-in that collects the results of a run and writes them down at its end."""
 
     folder: Path
     targets: Sequence[Target]
     docs: Path | None = None
-    section: str = "compat"  # the command whose table in the docs is written
+    tests: Path = COMPAT_TESTS
     results: list[Result] = attrs.field(factory=list)
     _places: dict[str, tuple[str, str, tuple[str, ...]]] = attrs.field(factory=dict)
+    _partial: set[str] = attrs.field(factory=set)  # folders of which something was left out
+    _left: dict[str, str] = attrs.field(factory=dict)  # tests that have not ended, with their folders
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        self._partial |= {self._folder_of(item.path) for item in items if self.tests in item.path.parents}
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
+        files = {item.path for item in session.items}
         for item in session.items:
-            if COMPAT_TESTS in item.path.parents and not item.get_closest_marker("self_check"):
-                self._places[item.nodeid] = (_suite_of(item), *self._feature_of(item))
+            if self.tests in item.path.parents and not item.get_closest_marker("self_check"):
+                folder = self._folder_of(item.path)
+                self._places[item.nodeid] = (folder, *self._feature_of(item))
+                self._left[item.nodeid] = folder
+        self._partial |= {
+            self._folder_of(path) for path in self.tests.rglob("test_*.py") if path not in files
+        }
+
+    def _folder_of(self, path: Path) -> str:
+        parts = path.relative_to(self.tests).parts
+        return "/".join(parts[:2]) if parts[0] in ("clients", "apps") and len(parts) > 2 else parts[0]
+
+    def complete_folders(self) -> set[str]:
+        """Those of which this run has run every test."""
+        folders = {folder for folder, *_ in self._places.values()}
+        return folders - self._partial - set(self._left.values())
 
     def _feature_of(self, item: pytest.Item) -> tuple[str, tuple[str, ...]]:
         name = str(getattr(item, "originalname", item.name)).removeprefix("test_").replace("_", " ")
@@ -82,14 +112,18 @@ class Report:
         return feature, COMPARED[:1] if item.get_closest_marker("triokeeper_alone") else COMPARED
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.nodeid not in self._places or (report.when != "call" and report.passed):
+        if report.nodeid not in self._places:
             return
-        suite, feature, targets = self._places[report.nodeid]
+        if report.when == "teardown":
+            self._left.pop(report.nodeid, None)
+        if report.when != "call" and report.passed:
+            return
+        folder, feature, targets = self._places[report.nodeid]
         told = dict(report.user_properties)
-        client, tests = str(told.get("client") or suite), int(str(told.get("tests") or 0))
+        client, tests = str(told.get("client") or folder), int(str(told.get("tests") or 0))
         reason = _reason_of(report)
         for target in targets:
-            self.results.append(Result(client, feature, target, report.outcome, reason, tests))
+            self.results.append(Result(client, feature, target, report.outcome, reason, tests, folder))
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -98,8 +132,9 @@ class Report:
         (self.folder / "report.txt").write_text("\n".join(lines) + "\n")
         (self.folder / "report.json").write_text(json.dumps(self.as_data(), indent=1) + "\n")
         (self.folder / "report.html").write_text(page(self.results, columns, self.titles()))
-        if self.docs is not None:
-            write_tables(self.docs, self.section, self.results, self.titles())
+        if self.docs is not None and all(map(_is_available, self.targets)):
+            folders = self.complete_folders()
+            write_rows(self.docs, [each for each in self.results if each.folder in folders], self.titles())
         print("", *lines, sep="\n", flush=True)
 
     def titles(self) -> dict[str, str]:
@@ -114,15 +149,18 @@ class Report:
 
     def as_data(self) -> dict[str, object]:
         return {
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "date": _today(),
             "servers": self.titles(),
             "results": [attrs.asdict(result) for result in self.results],
         }
 
 
-def _suite_of(item: pytest.Item) -> str:
-    parts = item.path.relative_to(COMPAT_TESTS).parts
-    return "/".join(parts[:2]) if parts[0] in ("clients", "apps") and len(parts) > 2 else parts[0]
+def _is_available(target: Target) -> bool:
+    try:
+        target.title()
+    except TargetUnavailable:
+        return False
+    return True
 
 
 def _reason_of(report: pytest.TestReport) -> str:
@@ -143,7 +181,10 @@ def counts(results: Sequence[Result]) -> str:
 def rows(results: Sequence[Result], columns: Sequence[str]) -> Iterator[tuple[str, str, list[str]]]:
     """Suite, feature, and a word for each column."""
     features = sorted({(result.suite, result.feature) for result in results})
-    found = {(result.suite, result.feature, result.target): result.outcome for result in results}
+    found: dict[tuple[str, str, str], Outcome] = {}
+    for each in results:  # of several tests of one name, the worst is shown
+        key = (each.suite, each.feature, each.target)
+        found[key] = min(each.outcome, found.get(key, each.outcome), key=SEVERITY.index)
     for suite, feature in features:
         outcomes = [found.get((suite, feature, column)) for column in columns]
         yield suite, feature, [MARKS[outcome] if outcome else "" for outcome in outcomes]
@@ -187,29 +228,44 @@ def page(results: Sequence[Result], columns: Sequence[str], titles: dict[str, st
 # -- docs/COMPATIBILITY.md
 
 
-def write_tables(document: Path, command: str, results: Sequence[Result], titles: dict[str, str]) -> None:
-    """Replace what stands between the two marks of this command."""
+def write_rows(document: Path, results: Sequence[Result], titles: dict[str, str], date: str = "") -> None:
+    """Replace the rows of the folders that the results are of, in the table between the two marks."""
     text = document.read_text()
-    begin, end = (MARK.format(command=command, end=each) for each in ("begin", "end"))
-    assert begin in text, f"{document} has the mark {begin}"
-    written = "\n".join([begin, *summary(results, titles), end])
-    document.write_text(re.sub(f"{begin}.*?{end}", lambda _: written, text, flags=re.DOTALL))
+    before, _, rest = text.partition(BEGIN)
+    table, end, after = rest.partition(END)
+    assert end, f"{document} has the marks {BEGIN} and {END}"
+    columns = [titles[column] for column in COMPARED]
+    head = _row("client or tests", "in `compat-tests/`", *columns, "run on")
+    kept = [line for line in table.splitlines() if line.startswith("| ")] if head in table else []
+    replaced = {f"| `{result.folder}` |" for result in results}
+    kept = [line for line in kept[1:] if not any(folder in line for folder in replaced)]
+    rows = sorted([*kept, *_rows_of(results, date or _today())], key=_by_folder)
+    lines = [BEGIN, f"{_sum_of(rows)}.", "", head, "|---" * (3 + len(columns)) + "|", *rows, END]
+    document.write_text(before + "\n".join(lines) + after)
 
 
-def summary(results: Sequence[Result], titles: dict[str, str]) -> list[str]:
+def _rows_of(results: Sequence[Result], date: str) -> Iterator[str]:
     """How many features of each client, on each server."""
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    columns = [column for column in COMPARED if column in titles]
-    lines = [
-        f"{counts(results)} on {today}: {' and '.join(titles[column] for column in columns)}.",
-        "",
-        "| client or folder |" + "".join(f" {titles[column]} |" for column in columns),
-        "|---|" + "---|" * len(columns),
-    ]
-    for suite in sorted({result.suite for result in results}):
-        cells = [_cell([r for r in results if r.suite == suite and r.target == column]) for column in columns]
-        lines.append(f"| {suite} |" + "".join(f" {cell} |" for cell in cells))
-    return lines
+    for folder, suite in {(result.folder, result.suite): None for result in results}:
+        own = [each for each in results if (each.folder, each.suite) == (folder, suite)]
+        cells = [_cell([each for each in own if each.target == column]) for column in COMPARED]
+        yield _row(suite, f"`{folder}`", *cells, date)
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _by_folder(row: str) -> tuple[str, str]:
+    suite, folder = row.split("|")[1:3]
+    return folder, suite
+
+
+def _sum_of(rows: Sequence[str]) -> str:
+    counted = {
+        each: sum(map(int, re.findall(rf"(\d+) {each}\b", "\n".join(rows)))) for each in get_args(Outcome)
+    }
+    return ", ".join(f"{number} {outcome}" for outcome, number in counted.items())
 
 
 def _cell(results: Sequence[Result]) -> str:
@@ -217,3 +273,7 @@ def _cell(results: Sequence[Result]) -> str:
     cell = ", ".join(f"{number} {outcome}" for outcome, number in numbers.items() if number)
     tests = sum(result.tests for result in results)
     return f"{cell} ({tests} tests of its own)" if tests else cell
+
+
+def _today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()

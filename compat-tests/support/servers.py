@@ -10,6 +10,7 @@ block or, at the latest, with this process; only processes started here are ever
 
 import atexit
 import contextlib
+import functools
 import os
 import secrets
 import socket
@@ -26,6 +27,7 @@ from typing import Literal, Self, TypeAlias
 import attrs
 import javaproperties
 
+from support.patience import Patience
 from support.reference import find_reference
 
 Kind: TypeAlias = Literal["reference", "triokeeper"]
@@ -98,12 +100,11 @@ class Server:
     def spawn(self) -> None:
         """Start the process and return at once; `wait_until_serving` is the other half of `start`."""
         assert self._process is None, "the server does not run yet"
-        environment = os.environ | {"PYTHONPATH": os.environ.get("TRIOKEEPER_CODE", str(CHECKOUT))}
         with (self.home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 COMMANDS[self.kind](self),
                 cwd=self.home,
-                env=environment,
+                env=_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -118,11 +119,11 @@ class Server:
         self, seconds: float = START_SECONDS_MAX, poll_seconds: float = POLL_SECONDS
     ) -> None:
         """Return once `srvr` tells of a serving server; raise ServerFailed if it ends or takes too long."""
-        deadline = time.monotonic() + seconds
+        patience = Patience(seconds)
         while not self.is_serving():
             if self.has_ended:
                 raise self.failure("ended")
-            if time.monotonic() > deadline:
+            if patience.is_over:
                 raise self.failure(f"is silent after {seconds} s")
             time.sleep(poll_seconds)
 
@@ -242,6 +243,18 @@ def start_server(
         server.kill9()
         raise
     return server
+
+
+@functools.cache
+def triokeeper_version() -> str:
+    """What the command says of itself, such as 0.1.0."""
+    command = [sys.executable, "-c", "from server.command import main; main()", "--version"]
+    said = subprocess.run(command, env=_environment(), check=True, capture_output=True, text=True).stdout
+    return said.split()[1]
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": os.environ.get("TRIOKEEPER_CODE", str(CHECKOUT))}
 
 
 def prepare_server(

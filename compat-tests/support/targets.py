@@ -27,8 +27,9 @@ from kazoo.handlers.threading import KazooTimeoutError
 from scripts.docker_engine import EngineUnavailable, engine
 from support.docker_containers import CLIENT_PORT, Box, Lab, open_lab, server_lines
 from support.ensembles import Ensemble, prepare_ensemble
+from support.patience import Patience
 from support.reference import ReferenceUnavailable, find_reference
-from support.servers import HOST, SMALL_FLAGS, Kind, Server, free_ports, prepare_server
+from support.servers import HOST, SMALL_FLAGS, Kind, Server, free_ports, prepare_server, triokeeper_version
 from support.super_user import SUPER_DIGEST
 
 SETTINGS: Final[Mapping[str, object]] = {
@@ -120,8 +121,8 @@ def parse_targets(text: str) -> list[Target]:
 
 def leader_of(service: Service) -> int:
     """The member that leads, once there is one."""
-    deadline = time.monotonic() + START_SECONDS_MAX
-    while time.monotonic() < deadline:
+    patience = Patience(START_SECONDS_MAX)
+    while not patience.is_over:
         for member in service.members:
             if service.runs(member) and _srvr(service.hosts_of(member)).get("Mode") == "leader":
                 return member
@@ -185,7 +186,7 @@ class OwnServers:
 
     def title(self) -> str:
         if self.kind == "triokeeper":
-            return "Triokeeper"
+            return f"Triokeeper {triokeeper_version()}"
         try:
             return f"Apache ZooKeeper {find_reference().version}"
         except ReferenceUnavailable as reason:

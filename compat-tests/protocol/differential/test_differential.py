@@ -32,6 +32,7 @@ def test_random_requests_are_answered_alike(seed: int) -> None:
     assert run.difference is None, str(run.difference)
 
 
+@pytest.mark.timeout(600)  # six servers are a load for a busy machine
 @pytest.mark.parametrize(
     "through", ["follower", *(pytest.param(each, marks=pytest.mark.long) for each in ("leader", "observer"))]
 )

@@ -3,8 +3,10 @@
 import pytest
 
 from client.crosscheck.answers import Field, fields_of
+from client.crosscheck.command import EXIT_DIFFERENT, EXIT_INCOMPLETE, exit_code
 from client.crosscheck.doubts import Doubts
 from client.crosscheck.exchanges import Answered, Asked, Exchanges, Told, Unreadable, Welcomed
+from client.crosscheck.findings import Findings
 from client.crosscheck.likeness import Difference, Likeness
 from client.crosscheck.ordering import HOLD_SECONDS, Order
 from client.crosscheck.request_text import describe, translate
@@ -25,7 +27,7 @@ from jute.client_records import (
     WatcherEvent,
 )
 from jute.framing import frame
-from jute.opcodes import OpCode
+from jute.opcodes import EventType, OpCode
 from jute.record import decode, encode
 
 HELLO = ConnectRequest(0, 0, 10_000, 0, bytes(16))
@@ -181,3 +183,82 @@ def test_an_ephemeral_of_a_session_is_near_itself_its_parent_and_nothing_else() 
     assert doubts.sessions_near(["/locks/x-0000000005", "/", "/other"], [8]) == []
     doubts.forget(8)
     assert doubts.sessions_near(["/locks"], [8]) == []
+
+
+CONTAINER = Answered(
+    Asked(1, OpCode.CREATE_CONTAINER, encode(CreateRequest("/locks/a", b"", (), 4))), 5, 0, b""
+)
+GONE = [Difference("error", 0, -101), Difference("data", b"", "missing")]
+
+
+def doubting() -> Doubts:
+    """There is a container /locks/a, which either server may remove."""
+    doubts = Doubts()
+    doubts.note(8, CONTAINER)
+    return doubts
+
+
+@pytest.mark.parametrize("path", ["/locks/a", "/locks/a/lock-0000000001"])
+def test_a_container_and_what_is_in_it_may_be_there_for_one_server_and_not_for_the_other(path: str) -> None:
+    assert doubting().explain([path], GONE)
+    assert not Doubts().explain([path], GONE)
+
+
+def test_a_container_may_be_missing_in_its_parent_and_nothing_else_may() -> None:
+    def lists(*names: str) -> list[Difference]:
+        return [Difference("children", ("a", "b"), names), Difference("stat.cversion", 1, 2)]
+
+    assert doubting().explain(["/locks"], lists("b"))
+    assert not doubting().explain(["/locks"], lists("a"))
+    assert not doubting().explain(["/locks/a"], [Difference("stat.cversion", 1, 2)])
+
+
+@pytest.mark.parametrize("path", ["/locks", "/locks/a", "/locks/a/lock-0000000001"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Difference("stat.version", 3, 4),
+        Difference("data", b"a", b"b"),
+        Difference("error", -101, -110),
+        Difference("error", 0, -102),
+    ],
+)
+def test_a_container_explains_no_wrong_version_data_or_error(path: str, wrong: Difference) -> None:
+    assert not doubting().explain([path], [wrong])
+
+
+@pytest.mark.parametrize("error", [-101, -110])
+def test_a_container_that_one_server_has_removed_is_another_until_both_make_it_again(error: int) -> None:
+    """So are the watches on it: what was asked where it was not has left none."""
+    doubts = doubting()
+    versions = [Difference("stat.version", 0, 2)]
+    event = WatcherEvent(EventType.NODE_CHILDREN_CHANGED, 3, "/locks/a")
+    assert not doubts.explain_event(event)
+    assert doubts.explain(["/locks/a"], [Difference("error", 0, error)])
+    assert doubts.explain(["/locks/a"], versions)
+    assert doubts.explain_event(event)
+    doubts.agree(CONTAINER)
+    assert not doubts.explain(["/locks/a"], versions)
+    assert not doubts.explain_event(event)
+
+
+def test_the_end_of_a_container_explains_its_own_events_alone() -> None:
+    def explained(kind: int, path: str) -> bool:
+        return doubting().explain_event(WatcherEvent(kind, 3, path))
+
+    assert explained(EventType.NODE_DELETED, "/locks/a")
+    assert explained(EventType.NODE_CHILDREN_CHANGED, "/locks")
+    assert not explained(EventType.NODE_DELETED, "/locks/a/lock-0000000001")
+    assert not explained(EventType.NODE_CHILDREN_CHANGED, "/locks/a")
+    assert not explained(EventType.NODE_DATA_CHANGED, "/locks/a")
+
+
+# --- The end.
+
+
+def test_an_exit_code_of_0_means_that_all_was_compared_and_equal() -> None:
+    findings = Findings("one", "other", lambda _: None)
+    assert exit_code(findings, is_complete=True) == 0
+    assert exit_code(findings, is_complete=False) == EXIT_INCOMPLETE
+    findings.differ("session", "request", [])
+    assert exit_code(findings, is_complete=False) == EXIT_DIFFERENT

@@ -10,6 +10,7 @@ from signal import SIGCONT, SIGSTOP
 import attrs
 import pytest
 import trio
+import trio.testing
 
 from client.connecting import open_tcp
 from client.crosscheck.findings import Findings
@@ -111,6 +112,11 @@ class Check:
     def differences(self) -> list[str]:
         return [line for line in self.lines if line.startswith("difference: ")]
 
+    async def says(self, beginning: str) -> None:
+        """Return once there is a line that begins so."""
+        while not any(line.startswith(beginning) for line in self.lines):
+            await trio.testing.wait_all_tasks_blocked(0.01)
+
     async def settle(self) -> None:
         with trio.fail_after(20):
             await self.mirror.catch_up()
@@ -133,6 +139,16 @@ async def crosscheck(first: Server, liar: Liar) -> AsyncIterator[Check]:
 
 def honest(op: int, reply: bytes) -> bytes:
     return reply
+
+
+def wrong_version(op: int, reply: bytes) -> bytes:
+    if op != OpCode.GET_DATA:
+        return reply
+    header, at = decode(ReplyHeader, reply)
+    said = decode(GetDataResponse, reply, at)[0]
+    wrong = {name: getattr(said.stat, name) for name in said.stat.__match_args__}
+    wrong["version"] += 7
+    return encode(header) + encode(GetDataResponse(said.data, type(said.stat)(**wrong)))
 
 
 async def story(session: Session, top: str) -> None:
@@ -161,12 +177,13 @@ async def tell(servers: tuple[Server, Server], lie: Lie, top: str) -> Check:
     return check
 
 
-async def test_two_equalservers_do_not_differ(servers: tuple[Server, Server]) -> None:
+async def test_two_equal_servers_do_not_differ(servers: tuple[Server, Server]) -> None:
     check = await tell(servers, honest, "/equal")
     assert check.lines == []
     counts = check.mirror.findings.counts
     assert counts["requests"] > 12
     assert counts["events"] == 2
+    assert check.mirror.is_complete
 
 
 async def test_a_changed_error_code_is_told_with_its_request(servers: tuple[Server, Server]) -> None:
@@ -196,18 +213,21 @@ async def test_a_missing_event_is_told_with_the_write_that_caused_it(servers: tu
 
 
 async def test_a_wrong_version_in_a_stat_is_told(servers: tuple[Server, Server]) -> None:
-    def lie(op: int, reply: bytes) -> bytes:
-        if op != OpCode.GET_DATA:
-            return reply
-        header, at = decode(ReplyHeader, reply)
-        said = decode(GetDataResponse, reply, at)[0]
-        wrong = {name: getattr(said.stat, name) for name in said.stat.__match_args__}
-        wrong["version"] += 7
-        return encode(header) + encode(GetDataResponse(said.data, type(said.stat)(**wrong)))
-
-    check = await tell(servers, lie, "/stat")
+    check = await tell(servers, wrong_version, "/stat")
     (difference,) = check.differences
     assert ": getData /stat/a watch: stat.version 0 at " in difference
+
+
+async def test_a_wrong_version_in_a_container_is_told(servers: tuple[Server, Server]) -> None:
+    """Recipes of Curator keep their nodes in containers, which servers remove when they get round to it."""
+    async with crosscheck(servers[0], Liar(servers[1], wrong_version)) as check:
+        async with open_session(check.hosts) as session:
+            await session.create("/locks", b"", mode=CreateMode.CONTAINER)
+            await session.create("/locks/one", b"", mode=CreateMode.EPHEMERAL)
+            await session.get_data("/locks/one")
+        await check.settle()
+    (difference,) = check.differences
+    assert ": getData /locks/one: stat.version 0 at " in difference
 
 
 async def test_an_event_that_only_the_second_server_sends_is_told(servers: tuple[Server, Server]) -> None:
@@ -220,7 +240,7 @@ async def test_an_event_that_only_the_second_server_sends_is_told(servers: tuple
     assert any("event NodeCreated /extra/b: sent by" in line for line in check.differences)
 
 
-async def test_two_clients_that_write_at_once_are_repeated_in_the_firstservers_order(
+async def test_two_clients_that_write_at_once_are_repeated_in_the_first_servers_order(
     servers: tuple[Server, Server],
 ) -> None:
     async def write(session: Session) -> None:
@@ -250,17 +270,25 @@ async def test_a_slow_second_server_slows_nobody_else(servers: tuple[Server, Ser
     assert check.differences == []
 
 
-async def test_a_second_server_that_hangs_is_waited_for(servers: tuple[Server, Server]) -> None:
+async def test_a_second_server_that_hangs_is_waited_for(
+    servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A note says so, and another one that it is back; the client has noticed nothing."""
+    monkeypatch.setattr("client.crosscheck.second_session.SILENCE_SECONDS_MAX", 0.1)
     first, second = servers
     async with crosscheck(first, Liar(second, honest)) as check:
         second.send_signal(SIGSTOP)
         try:
             async with open_session(check.hosts) as session:
                 await story(session, "/hangs")
+            assert not check.mirror.is_complete
+            with trio.fail_after(20):
+                await check.says(f"note: {second.host_port} does not answer: nothing was heard for")
         finally:
             second.send_signal(SIGCONT)
         await check.settle()
     assert check.differences == []
+    assert f"note: {second.host_port} answers again" in check.lines
     assert check.mirror.findings.counts["requests"] > 12
 
 
@@ -288,6 +316,7 @@ async def test_a_second_server_that_never_comes_ends_the_comparison_and_nothing_
     async with crosscheck(servers[0], nobody) as check, open_session(check.hosts) as session:
         await story(session, "/alone")
         assert check.mirror.is_over
+        assert not check.mirror.is_complete
         await session.set_data("/alone", b"still served")
     assert any("nothing is compared any more" in line for line in check.lines)
 

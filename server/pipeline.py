@@ -523,6 +523,7 @@ class Pipeline:
         elif len(txn.payload) > LONG_PATH_BYTES and isinstance(txn.args[0], bytes):
             self.steps += depth_steps(txn.args[0])
         err, body = apply_txn(self.tree, txn)
+        self.steps += self.watches.take_steps()
         self._applied(txn)
         if txn.digest is not None and not txn.zxid % DIGEST_INTERVAL:
             self.digest_history.note(txn.zxid, self.tree.digest)

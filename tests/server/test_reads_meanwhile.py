@@ -23,6 +23,10 @@ def create_in(path: bytes) -> bytes:
     return of_type(OpCode.CREATE, named(path) + bytes(4) + OPEN_ACL + bytes(4))
 
 
+def delete(path: bytes) -> bytes:
+    return of_type(OpCode.DELETE, named(path) + pack(">i", -1))
+
+
 def begin(server: OneServer, writer: Client, *operations: bytes, until: bytes) -> None:
     """Apply a multi up to the operation that changes a node."""
     before = server.tree.bodies.get(until)
@@ -84,7 +88,8 @@ def test_a_watch_that_was_there_and_is_asked_for_again_fires_once() -> None:
 
 
 def test_a_watch_that_is_about_to_fire_and_is_asked_for_again_fires_once() -> None:
-    """Very many watch the node: some are told later than others, and may read meanwhile."""
+    """Very many watch the node: some are told later than others. Who would watch it again waits, hears of
+    the change, and watches what has become of it."""
     with smallest_slices():
         server = OneServer()
         writer, first, second = server.connect(), server.connect(), server.connect()
@@ -95,10 +100,13 @@ def test_a_watch_that_is_about_to_fire_and_is_asked_for_again_fires_once() -> No
         begin(server, writer, set_data(b"/a"), set_data(b"/b"), until=b"/a")
         assert not second.connection.out
         second.send(1, OpCode.GET_DATA, encode(GetDataRequest("/a", True)))
+        assert not second.connection.out
         server.settle()
-        assert len(events(second)) == 1
-        assert not second.connection.watched
-        assert not server.pipeline.watches.data_once
+        event, reply = second.frames()
+        assert unpack_from(">i", event)[0] == -1
+        assert reply[16:23] == named(b"new")
+        assert list(server.pipeline.watches.data_once) == [b"/a"]
+        assert list(server.pipeline.watches.data_once[b"/a"]) == [second.connection]
 
 
 @pytest.mark.parametrize("path", ["/a", "/c"])
@@ -114,3 +122,23 @@ def test_a_watch_on_what_is_only_a_parent_so_far_fires_in_its_turn(path: str) ->
         server.settle()
     (event,) = events(reader)
     assert unpack_from(">q", event, 4)[0] == server.tree.last_zxid
+
+
+def test_an_event_behind_one_for_many_tells_once_of_a_node_that_is_read_again() -> None:
+    """Few watch its children and many itself: the few have to wait for their event all the same."""
+    with smallest_slices(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("server.watches.TOLD_AT_ONCE_MAX", 2)
+        server = OneServer()
+        writer, reader = server.connect(), server.connect()
+        crowd = [server.connect() for _ in range(5)]
+        for path in ("/a", "/b"):
+            create(writer, path)
+        for client in crowd:
+            client.ask(OpCode.GET_DATA, encode(GetDataRequest("/a", True)))
+        reader.ask(OpCode.GET_CHILDREN, named(b"/a") + b"\1")
+        begin(server, writer, delete(b"/a"), set_data(b"/b"), until=b"/a")
+        reader.send(1, OpCode.GET_DATA, encode(GetDataRequest("/a", True)))
+        assert not reader.connection.out
+        server.settle()
+    assert len(events(reader)) == 1
+    assert not reader.connection.watched

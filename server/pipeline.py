@@ -48,7 +48,14 @@ from server.digest_history import DigestHistory
 from server.loop_meter import COMMIT, LoopMeter
 from server.prepare_txn import LongPreparation
 from server.server_stats import ServerStats
-from server.slices import FREED_PER_STEP, LONG_PATH_BYTES, OPERATION_STEPS, WRITE_STEPS, depth_steps
+from server.slices import (
+    ACCEPT_STEPS,
+    FREED_PER_STEP,
+    LONG_PATH_BYTES,
+    OPERATION_STEPS,
+    WRITE_STEPS,
+    depth_steps,
+)
 from server.txns import CLOSE_SESSION, MULTI, Txn
 from server.watches import Watches
 
@@ -67,6 +74,8 @@ _ACL_WEIGHT = 50  # to hide a part of an ACL takes as long as to send so many ti
 _CHILD_NAME_BYTES = 20
 _UNKNOWN_REPLY_BYTES = 1 << 20
 _APPLIED_AT_ONCE_STEPS = 400
+EXPIRY_STEPS = 2 * OPERATION_STEPS
+_ROOM_SHARE = 16  # of what all clients together may leave unread
 
 
 class Outlet(Protocol):
@@ -178,15 +187,23 @@ class ServerState:
             self.unread.pop(connection, None)
             return
         self.unread[connection] = None
-        while now > before and self.unsent_bytes > self.limits.unsent_bytes_max:
-            worst = max(self.unread, key=_unsent_bytes)
-            limit = f"triokeeper.unsentMaxBytes={self.limits.unsent_bytes_max}"
+        if now > before and self.unsent_bytes > self.limits.unsent_bytes_max:
+            self._close_worst()
+
+    def _close_worst(self) -> None:
+        """Close those who have most, until there is room for a while: to look at all who do not read, once
+        for each reply that is too much, would take long."""
+        limit_bytes = self.limits.unsent_bytes_max
+        for worst in sorted(self.unread, key=_unsent_bytes, reverse=True):
+            if self.unsent_bytes <= limit_bytes - limit_bytes // _ROOM_SHARE:
+                break
             log.warning(
                 "client_does_not_read",
                 client=f"{worst.address}:{worst.port}",
                 bytes_waiting=worst.unsent_bytes,
-                reason=f"all clients together are beyond {limit}",
+                reason=f"all clients together are beyond triokeeper.unsentMaxBytes={limit_bytes}",
             )
+            worst.pipeline.steps += ACCEPT_STEPS
             worst.close()
 
 

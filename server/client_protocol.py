@@ -487,7 +487,7 @@ class ClientConnection:
         assert read is not None
         code = 0
         try:
-            pipeline.steps += read.go_on(self, max(1, slices.STEPS_PER_SLICE - pipeline.steps))
+            pipeline.steps += read.go_on(self, pipeline.steps_left)
         except DecodeError:
             code = MarshallingError.code
         except ZkError as failure:
@@ -752,6 +752,7 @@ class ClientConnection:
     def _say_more(self, word: Iterator[str]) -> None:
         """Send some of the answer to a word; the next follows in another slice, once the client takes it."""
         pipeline, pieces, is_whole = self.pipeline, [], False
+        steps_max = pipeline.steps + pipeline.steps_left
         while True:
             piece = next(word, None)
             if piece is None:
@@ -759,7 +760,7 @@ class ClientConnection:
                 break
             pieces.append(piece)
             pipeline.steps += LINE_STEPS
-            if pipeline.steps >= slices.STEPS_PER_SLICE:
+            if pipeline.steps >= steps_max:
                 break
         said = "".join(pieces).encode()
         pipeline.stats.word_bytes += len(said)

@@ -289,6 +289,7 @@ class Pipeline:
         self.sync_zxid = NO_ZXID  # when this is applied, syncs are to be answered
         self.long_reads: deque[ClientConnection] = deque()
         self._shown: list[dict[bytes, bytes | None]] = []  # nodes before long transactions, to be freed
+        self._expiring_local: Iterator[Session] | None = None
         self._committed_log = state.committed_log
 
     @property
@@ -627,6 +628,7 @@ class Pipeline:
             or self.long_reads
             or self.watches.dropped
             or self._shown
+            or self._expiring_local is not None
         )
 
     def go_on(self) -> None:
@@ -651,18 +653,26 @@ class Pipeline:
         held.sort(key=_asks_for_long)
         self.resumable += held
         self.resume_paused()
-        self.steps += self.watches.go_on_dropping(slices.STEPS_PER_SLICE - self.steps)
+        self.steps += self.watches.go_on_dropping(self.steps_left)
         if self._shown:
             self._free_some()
+        steps_max = self.steps + self.steps_left
         for _ in range(len(self.long_reads)):
-            if self.steps >= slices.STEPS_PER_SLICE:
-                return
+            if self.steps >= steps_max:
+                break
             connection = self.long_reads.popleft()
             connection.go_on_reading()
+        self._close_some()
+
+    @property
+    def steps_left(self) -> int:
+        """What a chore may take of this turn: the rest of the slice, or its share if that is more."""
+        return max(slices.share_steps(), slices.STEPS_PER_SLICE - self.steps)
 
     def _free_some(self) -> None:
         """Very many nodes as they were take long to be freed."""
-        bodies, steps_max = self._shown[-1], max(self.steps + 1, slices.long_slice_steps())
+        bodies = self._shown[-1]
+        steps_max = max(self.steps + slices.share_steps(), slices.long_slice_steps())
         while bodies and self.steps < steps_max:
             for _ in range(min(len(bodies), FREED_PER_STEP)):
                 bodies.popitem()
@@ -686,22 +696,37 @@ class Pipeline:
     def expire_sessions(self) -> None:
         """End the sessions whose time is up, if it is for us to say so."""
         self.hear_held_up()
-        self._expire_local()
+        if self._expiring_local is None:
+            self._expiring_local = iter(self.local.expire(self.now_ms))
+        self._close_some()
 
     def hear_held_up(self) -> None:
         for connection in self.connections.values():
             if connection.is_held_up:
                 connection.touch()
 
-    def _expire_local(self) -> None:
-        for session in list(self.local.expire(self.now_ms)):
-            if not session.is_closing:
-                continue
-            self.report_expiry(session)
-            self.local.forget(session.id)
-            holder = self.connections.get(session.id)
-            if holder is not None:
-                holder.close()
+    def _close_some(self) -> None:
+        """A crowd that expires together does so in slices; meanwhile, whoever is heard does not expire."""
+        steps_max = self.steps + self.steps_left
+        while self._expiring_local is not None:
+            if self.steps >= steps_max:
+                self.state.on_work_left()
+                return
+            session = next(self._expiring_local, None)
+            if session is None:
+                self._expiring_local = None
+            elif not session.is_closing:
+                self.steps += 1
+            else:
+                self._end_local(session)
+
+    def _end_local(self, session: Session) -> None:
+        self.steps += EXPIRY_STEPS
+        self.report_expiry(session)
+        self.local.forget(session.id)
+        holder = self.connections.get(session.id)
+        if holder is not None:
+            holder.close()
 
     def report_expiry(self, session: Session) -> None:
         log.info(

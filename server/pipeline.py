@@ -18,8 +18,9 @@ and other servers are heard, and pings are answered.
     applying     one that is not in the tree altogether, or not told to all who watch: nobody may see a part
                  of it, so reads show the state before, writes go on, and the rest waits
     due          transactions are committed that are not applied: they follow, in their order
-    long_reads   a setWatches of many paths, a list of very many children: these connections wait, and so do
-                 committed transactions, from the next write of such a connection on
+    long_reads   a setWatches of many paths, a list of very many children, too many reads behind a write:
+                 these connections wait, and so do committed transactions, from the next write of such a
+                 connection on
     chores       sessions to be expired, watches of connections that are gone: nobody waits
 
 `now_ms` (never goes back) and `wall_ms` are set once for a batch of events by the shell that drives us.
@@ -498,10 +499,10 @@ class Pipeline:
             self.state.on_work_left()
 
     def _reader_before_next(self) -> ClientConnection | None:
-        """The client of the next transaction, if a long read of its own comes before it. Were it applied now,
+        """The client of the next transaction, if reads of its own are due before it. Were it applied now,
         reads between the two would show what was written behind them, and its reply an earlier zxid."""
         connection = self.in_flight[0][1] if self.due else None
-        return connection if connection is not None and connection.long_read is not None else None
+        return connection if connection is not None and connection.has_reads_due else None
 
     def _keep_due(self) -> None:
         """A learner that is brought up to date now is sent what is committed, applied or not."""

@@ -6,6 +6,7 @@ Work is counted as in test_slices.py.
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from struct import pack, unpack_from
 
 import pytest
@@ -27,7 +28,15 @@ from tests.captured_logs import capture_logs
 from tests.server.one_server import TICK_MS, Client, OneServer
 from tests.server.test_fuzz_findings import MULTI_END, OPEN, create
 from tests.server.test_reads_meanwhile import set_data
-from tests.server.test_slices import Turns, counted_calls, creates, named, of_type, repeated
+from tests.server.test_slices import (
+    CALLS_PER_TURN_MAX,
+    Turns,
+    counted_calls,
+    creates,
+    named,
+    of_type,
+    repeated,
+)
 from tests.server.toy_ensemble import ToyEnsemble, ToyLearner
 
 _ADD_PERSISTENT = pack(">i", 0)
@@ -387,6 +396,85 @@ def test_very_many_who_have_something_to_hear_are_sent_to_in_several_turns() -> 
         assert Quiet.flushed == 3000
     finally:
         front.poll.close()
+
+
+# -- reads
+
+
+def test_a_multi_read_of_all_that_it_may_read() -> None:
+    """Children and nodes together; what has to be listed for it was not listed before."""
+    one = OneServer()
+    client = one.connect()
+    for path in (b"/p", b"/q", b"/r", b"/s"):
+        create(client, path.decode())
+        client.ask(OpCode.MULTI, repeated(islice(creates(path + b"/"), 15_000)))
+    for nodes in range(4000, 0, -100):
+        lists = (4000 - nodes) * 16 // 15_001
+        read = b"".join(
+            of_type(OpCode.GET_CHILDREN, named(b"/%c" % b"pqrs"[n]) + b"\0") for n in range(lists)
+        )
+        read += of_type(OpCode.GET_DATA, named(b"/p") + b"\0") * (nodes - lists)
+        one.tree._child_lists.clear()
+        turns = Turns(one)
+        turns.send(client, OpCode.MULTI_READ, read + MULTI_END)
+        (reply,) = client.frames()
+        assert unpack_from(">iqi", reply)[2] == 0
+        assert turns.longest_calls < 1.5 * CALLS_PER_TURN_MAX
+
+
+def test_reads_behind_a_write_that_are_too_much_for_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are answered in their order, before the next write is applied; so is a sync among them."""
+    monkeypatch.setattr(slices, "STEPS_PER_SLICE", 40)
+    one = OneServer()
+    client = one.connect()
+    create(client, "/p")
+    write = named(b"/p") + bytes(4) + pack(">i", -1)
+    read = named(b"/p") + b"\0"
+    requests = [(OpCode.SET_DATA, write), *[(OpCode.EXISTS, read)] * 50, (OpCode.SYNC, read[:-1])]
+    requests += [(OpCode.EXISTS, read), (OpCode.SET_DATA, write), (OpCode.EXISTS, read)]
+    for xid, (op, body) in enumerate(requests):
+        one.begin_batch()
+        client.send(xid, op, body)
+    assert len(client.connection.fifo) == len(requests)
+    one.release(1)
+    assert client.connection.has_reads_due
+    assert one.pipeline.steps < 2 * 40
+    client.connection.flushed(0)
+    one.begin_batch()
+    one.pipeline.committed(1)
+    one.sink.undurable = 0
+    assert one.pipeline.is_behind
+    while one.pipeline.has_work_left:
+        one.begin_batch()
+        one.pipeline.go_on()
+        assert one.pipeline.steps < 2 * 40
+    replies = [unpack_from(">iqi", frame) for frame in client.frames()]
+    assert [xid for xid, _, _ in replies] == list(range(len(requests)))
+    first = replies[0][1]
+    assert [zxid - first for _, zxid, _ in replies] == [0] * 53 + [1, 1]
+    assert not client.connection.fifo
+    assert not client.connection.is_paused
+
+
+def test_long_multi_reads_behind_a_write() -> None:
+    """Each is more than a slice."""
+    one = OneServer()
+    client = one.connect()
+    create(client, "/p")
+    read = of_type(OpCode.GET_DATA, named(b"/p") + b"\0") * 4000 + MULTI_END
+    turns = Turns(one)
+    with turns.turn():
+        client.send(1, OpCode.SET_DATA, named(b"/p") + bytes(4) + pack(">i", -1))
+        for xid in (2, 3, 4, 5):
+            client.send(xid, OpCode.MULTI_READ, read)
+    turns.settle()
+    assert turns.longest_calls < 1.5 * CALLS_PER_TURN_MAX
+    while len(client.connection.out) < 5:
+        client.connection.flushed(0)
+        with turns.turn():
+            one.pipeline.resume_paused()
+        turns.settle()
+    assert turns.longest_calls < 1.5 * CALLS_PER_TURN_MAX
 
 
 # -- paths

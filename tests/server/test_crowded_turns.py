@@ -186,6 +186,29 @@ def test_a_flood_of_requests_keeps_no_long_read_from_its_next_slice(flooded: Flo
     turns_until(client.frames, turn, 20)
 
 
+def test_a_long_read_that_holds_up_what_is_committed_has_the_next_turns(
+    flooded: Flooded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own client's write is to be applied behind it, and those of others behind that."""
+    one, turn = flooded
+    monkeypatch.setattr(slices, "STEPS_PER_SLICE", 2000)
+    client, other = one.connect(), one.connect()
+    create(client, "/p")
+    client.ask(OpCode.MULTI, repeated(creates(b"/p/")))
+    client.send(1, OpCode.SET_DATA, named(b"/p") + bytes(4) + pack(">i", -1))
+    client.send(2, OpCode.GET_CHILDREN, named(b"/p") + b"\0")
+    client.send(3, OpCode.SET_DATA, named(b"/p") + bytes(4) + pack(">i", -1))
+    other.send(1, OpCode.CREATE, encode(CreateRequest("/q", b"", OPEN, 0)))
+    one.tree._child_lists.clear()
+    one.begin_batch()
+    one.pipeline.steps = slices.STEPS_PER_SLICE - 10
+    one.pipeline.committed(one.sink.undurable)
+    one.sink.undurable = 0
+    assert client.connection.long_read is not None
+    assert one.pipeline.due == 2
+    turns_until(lambda: not one.pipeline.due, turn, 3)
+
+
 def test_a_flood_of_requests_keeps_no_watches_of_those_who_left(flooded: Flooded) -> None:
     one, turn = flooded
     leaving = [one.connect() for _ in range(10)]
@@ -561,6 +584,27 @@ def test_what_a_failed_multi_brings_back_is_forgotten_too() -> None:
         long.go_on(1)
     assert preparer.forget(100) == 3
     assert not preparer.pending
+
+
+def test_nothing_is_applied_while_a_transaction_is_prepared() -> None:
+    """If it fails, what it has changed again is as the one that is committed meanwhile has left it."""
+    one = OneServer()
+    writer, other = one.connect(), one.connect()
+    create(writer, "/n")
+    before = one.tree.last_zxid
+    other.send(1, OpCode.SET_DATA, named(b"/n") + named(b"x") + pack(">i", -1))
+    fails = of_type(OpCode.DELETE, named(b"/none") + pack(">i", -1))
+    one.begin_batch()
+    writer.send(1, OpCode.MULTI, set_data(b"/n") * 20_000 + fails + MULTI_END)
+    while not one.pipeline.preparer._undo:
+        one.begin_batch()
+        one.pipeline.go_on()
+    one.release(1)
+    assert one.pipeline.preparing is not None
+    assert one.tree.last_zxid == before
+    one.settle()
+    assert one.tree.bodies[b"/n"][4:-68] == b"x"
+    assert not one.pipeline.preparer.pending
 
 
 def test_late_watches_are_no_more_than_fit_into_a_turn() -> None:

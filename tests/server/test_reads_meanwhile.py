@@ -5,9 +5,10 @@ from struct import pack, unpack_from
 import pytest
 
 from jute.client_records import ExistsRequest, GetDataRequest
+from jute.errors import NoAuth
 from jute.opcodes import OpCode
 from jute.record import encode
-from server.acls import OPEN_ACL
+from server.acls import OPEN_ACL, encode_acl
 from tests.server.one_server import Client, OneServer, smallest_slices
 from tests.server.test_fuzz_findings import MULTI_END, create
 from tests.server.test_slices import named, of_type
@@ -142,3 +143,36 @@ def test_an_event_behind_one_for_many_tells_once_of_a_node_that_is_read_again() 
         server.settle()
     assert len(events(reader)) == 1
     assert not reader.connection.watched
+
+
+def test_who_may_read_is_what_the_acl_before_said() -> None:
+    """It is kept of nodes that are changed or gone."""
+    with smallest_slices():
+        server = OneServer()
+        writer, reader = server.connect(), server.connect()
+        for path in ("/a", "/b", "/c"):
+            create(writer, path)
+        unreadable = encode_acl([(30, "world", "anyone")])
+        for path in (b"/a", b"/b"):
+            writer.ask(OpCode.SET_ACL, named(path) + unreadable + pack(">i", -1))
+        begin(server, writer, set_data(b"/a"), delete(b"/b"), set_data(b"/c"), until=b"/b")
+        for path in (b"/a", b"/b"):
+            reader.send(1, OpCode.GET_DATA, named(path) + b"\0")
+        assert [unpack_from(">i", frame, 12)[0] for frame in reader.frames()] == [NoAuth.code] * 2
+
+
+def test_a_watch_that_comes_late_is_not_set_for_who_has_left() -> None:
+    with smallest_slices():
+        server = OneServer()
+        writer, reader = server.connect(), server.connect()
+        for path in ("/a", "/b"):
+            create(writer, path)
+        begin(server, writer, create_in(b"/c"), delete(b"/c"), set_data(b"/a"), set_data(b"/b"), until=b"/a")
+        reader.send(1, OpCode.GET_DATA, named(b"/a") + b"\1")
+        assert server.tree.before is not None
+        assert list(server.tree.before.late_watches) == [(reader.connection, b"/a")]
+        reader.connection.lost()
+        server.tree.before.late_watches = {(reader.connection, b"/none"): False}
+        server.settle()
+    assert not reader.connection.out
+    assert not server.pipeline.watches

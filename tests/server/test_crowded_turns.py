@@ -4,6 +4,7 @@ is done in slices is kept from its next one.
 Work is counted as in test_slices.py.
 """
 
+import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -632,3 +633,30 @@ def test_late_watches_are_no_more_than_fit_into_a_turn() -> None:
     turns.settle()
     turns.check()
     assert len(reader.frames()) == 2 * limit + 1
+
+
+def test_the_parent_of_a_long_path_is_kept_at_hand_however_it_was_created() -> None:
+    """Else it is cut off anew, name after name, with each change below."""
+    one = OneServer()
+    client = one.connect()
+    parent = b"/" + b"p" * 600
+    create(client, parent.decode())
+    client.ask(OpCode.CREATE, named(parent + b"/c") + bytes(4) + OPEN_ACL + bytes(4))
+    assert one.tree._above == {parent: b"/", parent + b"/c": parent}
+
+
+def test_nothing_keeps_a_connection_that_is_closed_but_its_socket_does() -> None:
+    """The two would be a circle, for the collector to find."""
+    one = OneServer()
+    front = PlainFront(one.pipeline, FrontLimits(), SystemClock())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        theirs = socket.create_connection(listener.getsockname())
+        ours, address = listener.accept()
+    try:
+        front._admit(ours, address)
+        (peer,) = front.peers.values()
+        front.drop(peer)
+        assert peer.connection.handle is not peer
+    finally:
+        theirs.close()
+        front.poll.close()

@@ -153,11 +153,11 @@ def test_who_may_read_is_what_the_acl_before_said() -> None:
         for path in ("/a", "/b", "/c"):
             create(writer, path)
         unreadable = encode_acl([(30, "world", "anyone")])
-        for path in (b"/a", b"/b"):
-            writer.ask(OpCode.SET_ACL, named(path) + unreadable + pack(">i", -1))
+        for node in (b"/a", b"/b"):
+            writer.ask(OpCode.SET_ACL, named(node) + unreadable + pack(">i", -1))
         begin(server, writer, set_data(b"/a"), delete(b"/b"), set_data(b"/c"), until=b"/b")
-        for path in (b"/a", b"/b"):
-            reader.send(1, OpCode.GET_DATA, named(path) + b"\0")
+        for node in (b"/a", b"/b"):
+            reader.send(1, OpCode.GET_DATA, named(node) + b"\0")
         assert [unpack_from(">i", frame, 12)[0] for frame in reader.frames()] == [NoAuth.code] * 2
 
 

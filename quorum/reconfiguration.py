@@ -10,7 +10,7 @@ configuration's version. One at a time.
     in force     departure_after: whether a server must leave its role, and whom it follows then
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from ipaddress import ip_address
 
 import attrs
@@ -33,6 +33,8 @@ from quorum.server_lines import (
 from quorum.setting_text import LONG_BITS, BadValue, parse_integer, trimmed
 
 ANY_VERSION = -1
+_LINES_MAX = 600  # there are 255 ids for servers, which may have weights
+_CHARACTERS_MAX = 32 << 10
 _RECONFIG = int(OpCode.RECONFIG).to_bytes(4, "big")
 
 
@@ -67,6 +69,7 @@ def next_ensemble(
         raise ReconfigInProgress
     if asked.from_version not in (ANY_VERSION, last_seen.version):
         raise BadVersion
+    _check_size(asked)
     try:
         if asked.new_members is not None:
             text = asked.new_members.replace(",", "\n")
@@ -82,16 +85,33 @@ def next_ensemble(
     return attrs.evolve(proposed, version=version)
 
 
+def _check_size(asked: Reconfiguration) -> None:
+    """Whoever may not reconfigure is told so when all else is known: that must not take long to find out."""
+    texts = [text or "" for text in (asked.joining, asked.leaving, asked.new_members)]
+    lines = sum(text.count(",") + text.count("\n") for text in texts)
+    if lines > _LINES_MAX or sum(map(len, texts)) > _CHARACTERS_MAX:
+        raise BadArguments(
+            f"more than {_LINES_MAX} lines or {_CHARACTERS_MAX} characters describe no ensemble"
+        )
+
+
 def _changed(before: Ensemble, asked: Reconfiguration, rules: ReconfigRules) -> Ensemble:
     if before.is_hierarchical:
         raise BadArguments("with groups or weights, all members must be given anew")
     members = dict(before.members)
     for leaving in _split(asked.leaving, ","):
         members.pop(parse_integer(leaving, LONG_BITS), None)
+    owners: dict[tuple[str, int], set[int]] = {}
+    for member in members.values():
+        _own(owners, member)
     for line in _split(asked.joining, ","):
         joining = _read_joining(line, rules)
-        _check_apart(joining, members.values())
+        _check_apart(joining, owners)
+        if joining.server_id in members:
+            for endpoint in _endpoints(members[joining.server_id]):
+                owners[endpoint].discard(joining.server_id)
         members[joining.server_id] = joining
+        _own(owners, joining)
     return attrs.evolve(before, members=dict(sorted(members.items())))
 
 
@@ -112,13 +132,17 @@ def _read_joining(line: str, rules: ReconfigRules) -> Member:
     return member
 
 
-def _check_apart(joining: Member, members: Iterable[Member]) -> None:
+def _own(owners: dict[tuple[str, int], set[int]], member: Member) -> None:
+    for endpoint in _endpoints(member):
+        owners.setdefault(endpoint, set()).add(member.server_id)
+
+
+def _check_apart(joining: Member, owners: Mapping[tuple[str, int], set[int]]) -> None:
     """No two servers on one address, unless it is one that means another machine to each of them."""
-    for member in members:
-        shared = _endpoints(joining) & _endpoints(member)
-        if shared and member.server_id != joining.server_id:
-            host, port = shared.pop()
-            raise BadArguments(f"{host}:{port} of server.{joining.server_id} is server.{member.server_id}'s")
+    for host, port in _endpoints(joining):
+        others = owners.get((host, port), set()) - {joining.server_id}
+        if others:
+            raise BadArguments(f"{host}:{port} of server.{joining.server_id} is server.{min(others)}'s")
 
 
 def _endpoints(member: Member) -> set[tuple[str, int]]:

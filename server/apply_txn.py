@@ -154,7 +154,7 @@ class LongApplication:
 
     def _apply(self, steps_max: int) -> int:
         tree, txn, members, steps = self._tree, self.txn, self._members, 0
-        is_multi = txn.type == MULTI
+        is_multi, watches = txn.type == MULTI, tree.triggers
         while steps < steps_max and self._at < len(members):
             member = members[self._at]
             self._at += 1
@@ -167,6 +167,8 @@ class LongApplication:
             else:
                 _delete_ephemeral(tree, member, txn.zxid)
                 steps += OPERATION_STEPS + depth_steps(member)
+            if watches is not None:
+                steps += watches.take_steps()
         return steps
 
     def finish(self) -> None:

@@ -42,7 +42,6 @@ LINGER_BYTES: Final = 1024 * 1024
 _JOINED_BYTES_MAX: Final = 256 << 10  # what is more is sent piece by piece
 _PIECES_AT_ONCE: Final = 64
 _TURN_BYTES: Final = 1 << 20  # that one socket takes before others have their turn
-_FLUSHES_PER_BATCH: Final = 1024
 _ACCEPTS_PER_BATCH: Final = 256
 _EVENTS_PER_BATCH: Final = 1024
 _BATCHES_IN_A_ROW: Final = 4  # before other tasks get their turn
@@ -390,15 +389,14 @@ class PlainFront:
 
     def flush(self) -> None:
         """Send what conversations have to say; called at the end of every batch, whoever started it."""
-        to_flush = self.to_flush
-        for _ in range(_FLUSHES_PER_BATCH):
-            if not to_flush:
-                break
+        to_flush, pipeline = self.to_flush, self.pipeline
+        steps_max = pipeline.steps + slices.STEPS_PER_SLICE
+        while to_flush and pipeline.steps < steps_max:
             peer = to_flush.popleft()
             if peer.fd >= 0:
                 peer.flush()
-                self.pipeline.steps += FLUSH_STEPS
-        if (to_flush or self._ready or self.pipeline.resumable) and self.peers:
+                pipeline.steps += FLUSH_STEPS
+        if (to_flush or self._ready or pipeline.resumable) and self.peers:
             os.eventfd_write(self._alarm, 1)  # in a batch of its own: others may have spoken meanwhile
 
     def _accept(self) -> None:

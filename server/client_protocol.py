@@ -307,18 +307,20 @@ class ClientConnection:
 
     def resume(self) -> None:
         """What made us pause is over: go on with the input that waits."""
-        if self.is_paused and (self.state == OPEN or self.state == FRESH) and self.long_read is None:
+        if self.is_paused and (self.state == OPEN or self.state == FRESH) and not self.has_reads_due:
             self.is_paused = False
-            if self.fifo and self.fifo[0] is not None:
-                self._serve_waiting()
-                if self.is_paused or self.state == CLOSED:
-                    return
             self.handle.resume_reading()
             self._needed_bytes = 0
             self.received(b"")
 
     def pause(self) -> None:
         self.is_paused = True
+
+    @property
+    def has_reads_due(self) -> bool:
+        """Whether nothing but the time it takes keeps reads from being answered: then the pipeline has us
+        among its `long_reads`."""
+        return self.long_read is not None or (bool(self.fifo) and self.fifo[0] is not None)
 
     @property
     def is_held_up(self) -> bool:
@@ -477,9 +479,12 @@ class ClientConnection:
         """Answer a read that may take several slices."""
         self.long_read, self._long_read_xid = read, xid
         if not self._read_some():
-            self.pause()
-            self.pipeline.long_reads.append(self)
-            self.pipeline.state.on_work_left()
+            self._read_on_later()
+
+    def _read_on_later(self) -> None:
+        self.pause()
+        self.pipeline.long_reads.append(self)
+        self.pipeline.state.on_work_left()
 
     def _read_some(self) -> bool:
         """Whether it is answered now."""
@@ -487,7 +492,7 @@ class ClientConnection:
         assert read is not None
         code = 0
         try:
-            pipeline.steps += read.go_on(self, max(1, slices.STEPS_PER_SLICE - pipeline.steps))
+            pipeline.steps += read.go_on(self, pipeline.steps_left)
         except DecodeError:
             code = MarshallingError.code
         except ZkError as failure:
@@ -514,8 +519,9 @@ class ClientConnection:
             self.pipeline.long_reads.append(self)
             return
         self.pipeline.meter.noted(REQUEST, self.session_id, self.last_op)
-        if self.fifo and self.fifo[0] is not None:
-            self._serve_waiting()
+        self._serve_waiting()
+        if self.has_reads_due:
+            return
         late, self._late_syncs = self._late_syncs, []
         for xid, op, err, body, elapsed_ms in late:
             if self.state != CLOSED:
@@ -601,7 +607,7 @@ class ClientConnection:
 
     def write_committed(self, xid: int, op: int, zxid: int, err: int, body: bytes, elapsed_ms: int) -> None:
         """A write of this connection is applied, or a sync done: answer it, and the reads behind it."""
-        if self.long_read is not None:
+        if self.has_reads_due:
             self._late_syncs.append((xid, op, err, body, elapsed_ms))
             return
         if err:
@@ -638,12 +644,12 @@ class ClientConnection:
             self.pipeline.resumable.append(self)
 
     def _serve_waiting(self) -> None:
-        """Answer the reads in front; how many may wait is limited (globalOutstandingLimit)."""
-        fifo = self.fifo
-        if self.pipeline.applying is not None:
-            self._hold()
-            return
+        """Answer the reads in front, now or, as far as that is too much at once, in the next slices."""
+        fifo, steps_max = self.fifo, self.pipeline.steps + self.pipeline.steps_left
         while fifo and fifo[0] is not None and self.long_read is None:
+            if self.pipeline.steps >= steps_max or self.pipeline.applying is not None:
+                self._read_on_later()
+                return
             xid, op, body, ids, since_ms = fifo.popleft()  # type: ignore[misc]
             self.pipeline.queued_reads -= 1
             self.pipeline.outstanding_bytes -= len(body)
@@ -669,19 +675,19 @@ class ClientConnection:
         """The last write turned out to be no transaction at all: it is refused in its turn."""
         if self.state == CLOSED:
             return
-        fifo = self.fifo
+        fifo, was_reading = self.fifo, self.has_reads_due
         behind: list[_Waiting] = []
         while (waiting := fifo.pop()) is not None:
             behind.append(waiting)
         self._refuse_in_order(xid, code)
         fifo.extend(reversed(behind))
-        if fifo and fifo[0] is not None:
+        if not was_reading:
             self._serve_waiting()
         if self.is_paused and self._may_resume():
             self.pipeline.resumable.append(self)
 
     def _may_resume(self) -> bool:
-        if self.out_bytes > OUT_PAUSE_BYTES or self.long_read is not None:
+        if self.out_bytes > OUT_PAUSE_BYTES or self.has_reads_due:
             return False
         return not self.fifo or (self.expected_bytes <= OUT_PAUSE_BYTES and not self.pipeline.is_congested)
 
@@ -752,6 +758,7 @@ class ClientConnection:
     def _say_more(self, word: Iterator[str]) -> None:
         """Send some of the answer to a word; the next follows in another slice, once the client takes it."""
         pipeline, pieces, is_whole = self.pipeline, [], False
+        steps_max = pipeline.steps + pipeline.steps_left
         while True:
             piece = next(word, None)
             if piece is None:
@@ -759,7 +766,7 @@ class ClientConnection:
                 break
             pieces.append(piece)
             pipeline.steps += LINE_STEPS
-            if pipeline.steps >= slices.STEPS_PER_SLICE:
+            if pipeline.steps >= steps_max:
                 break
         said = "".join(pieces).encode()
         pipeline.stats.word_bytes += len(said)

@@ -118,6 +118,8 @@ class Sessions:
         those that were heard meanwhile, which are not."""
         for bucket_ms in sorted(ms for ms in self._buckets if ms <= now_ms):
             for session in self._buckets.pop(bucket_ms):
+                if self.by_id.get(session.id) is not session:  # it has ended since this was begun
+                    continue
                 if self._bucket_for(session) > now_ms:
                     self._enter_bucket(session)
                     yield session

@@ -279,17 +279,17 @@ class FourLetterWords:
             watchers = watches.watchers_of(path)
             if watchers:
                 yield f"{decode_ustring(path)}\n"
-                for session_id in sorted(map(_session_of, watchers)):
+                for session_id in map(_session_of, watchers):
                     yield f"\t0x{java_hex(session_id)}\n"
         yield "\n"
 
     def _wchc(self, question: Question) -> Iterator[str]:
-        for connection in sorted(self.metrics.connections(), key=_session_of):
-            paths = connection.watched.of_data()
-            if paths:
-                yield f"0x{java_hex(connection.session_id)}\n"
-                for path in sorted(paths):
-                    yield f"\t{decode_ustring(path)}\n"
+        for connection in self._connections():
+            yield ""
+            for count, path in enumerate(connection.watched.of_data()):
+                if not count:
+                    yield f"0x{java_hex(connection.session_id)}\n"
+                yield f"\t{decode_ustring(path)}\n"
         yield "\n"
 
 

@@ -9,6 +9,7 @@ it came from a connection the client has left; it is refused, lest it be done af
 """
 
 from collections import deque
+from functools import partial
 from struct import Struct
 
 from eventlog import log
@@ -18,15 +19,16 @@ from jute.record import DecodeError
 from quorum.replica import Origin
 from server import slices
 from server.acls import AuthIds
-from server.client_protocol import WRITES, ClientConnection
+from server.client_protocol import CLOSED, WRITES, ClientConnection
 from server.client_sessions import Session, Sessions
-from server.local_sessions import asks_for_ephemeral
+from server.local_sessions import asks_for_ephemeral, makes_ephemeral
 from server.ordering import OrderingPipeline, TxnSink
 from server.pipeline import LONG_MULTI_BYTES, NO_ZXID, Preparation, ServerState
-from server.prepare_txn import Preparer
+from server.prepare_txn import LongMulti, Preparer
 from server.slices import length_steps, undecodable_steps
 from server.standing import LEADER
 from server.txns import CLOSE_SESSION, CREATE_SESSION, MULTI, Txn
+from server.write_requests import Operation
 
 _INT = Struct(">i")
 _SYNC = int(OpCode.SYNC)
@@ -81,9 +83,20 @@ class LeadingPipeline(OrderingPipeline):
         if self.preparer.zxid >= self._zxid_max:
             connection.close()
             return
-        if connection.session_id in self.local.by_id:
-            self._upgrade_for(connection, op, body)
+        is_long = op == MULTI and self.may_take_long(body)
+        if connection.session_id in self.local.by_id and not is_long and asks_for_ephemeral(op, body):
+            self._upgrade_for(connection)
         super().submit(connection, xid, op, body)
+
+    def _begin_multi(self, connection: ClientConnection, xid: int, body: bytes) -> LongMulti:
+        long = super()._begin_multi(connection, xid, body)
+        if connection.session_id in self.local.by_id:
+            long.when_taken_apart = partial(self._upgrade_for_long, connection)
+        return long
+
+    def _upgrade_for_long(self, connection: ClientConnection, operations: list[Operation]) -> None:
+        if connection.state != CLOSED and makes_ephemeral(MULTI, operations):
+            self._upgrade_for(connection)
 
     def open_session(self, connection: ClientConnection) -> None:
         if self.state.local_sessions:
@@ -101,9 +114,9 @@ class LeadingPipeline(OrderingPipeline):
         if session.id in self.sessions.by_id:  # else it is local: nobody can forward for it
             self.owners[session.id] = None
 
-    def _upgrade_for(self, connection: ClientConnection, op: int, body: bytes) -> None:
+    def _upgrade_for(self, connection: ClientConnection) -> None:
         """Let all servers know a local session that is about to own an ephemeral node."""
-        if not self.state.upgrades_sessions or not asks_for_ephemeral(op, body):
+        if not self.state.upgrades_sessions:
             return
         session_id, timeout_ms = connection.session_id, connection.timeout_ms
         log.info(f"Upgrading session 0x{session_id & 0xFFFFFFFFFFFFFFFF:x}")
@@ -176,14 +189,15 @@ class LeadingPipeline(OrderingPipeline):
     def _go_on_undisturbed(self) -> None:
         """Learners' requests first: they have waited in their order. After a long transaction of a learner's
         client, our own clients and the other learners come before its next one."""
+        was_long = self._long_from is not None
         if self._long_from is not None:
             super()._go_on_undisturbed()
-        while self._forwarded and self.preparing is None and self.steps < slices.STEPS_PER_SLICE:
-            if self._takes_long(self._next_forwarded()):
-                return
-        if self._long_from is not None:
+            self._let_others_pass(self._long_from)
             self._long_from = None
-        elif self.preparing is None:
+        while self._forwarded and self.preparing is None and self.steps < slices.STEPS_PER_SLICE:
+            if self._takes_long(self._forwarded.popleft()):
+                return
+        if not was_long and self.preparing is None:
             super()._go_on_undisturbed()
 
     def _takes_long(self, request: "_Forwarded") -> bool:
@@ -194,14 +208,12 @@ class LeadingPipeline(OrderingPipeline):
         self._long_from = request[0]
         return True
 
-    def _next_forwarded(self) -> "_Forwarded":
-        """The first of those that do not come from where the last long one did, or the first of all."""
-        if self._long_from is not None:
-            for at, request in enumerate(self._forwarded):
-                if request[0] is not self._long_from:
-                    del self._forwarded[at]
-                    return request
-        return self._forwarded.popleft()
+    def _let_others_pass(self, origin: Origin) -> None:
+        """What one learner has forwarded comes behind what the others have, each in its order."""
+        others = [request for request in self._forwarded if request[0] is not origin]
+        if others:
+            others += [request for request in self._forwarded if request[0] is origin]
+            self._forwarded = deque(others)
 
     def _create_session(self, origin: Origin, session: int, cxid: int, body: bytes) -> Txn:
         if len(body) < 4:

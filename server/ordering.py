@@ -17,6 +17,7 @@ from server.acls import AuthIds
 from server.client_protocol import CLOSED, ClientConnection
 from server.client_sessions import Session, Sessions
 from server.pipeline import (
+    EXPIRY_STEPS,
     LONG_MULTI_BYTES,
     NO_ZXID,
     OUTSTANDING_BYTES_MAX,
@@ -24,14 +25,13 @@ from server.pipeline import (
     Preparation,
     ServerState,
 )
-from server.prepare_txn import LongPreparation, Preparer
+from server.prepare_txn import LongMulti, LongPreparation, Preparer
 from server.slices import ENTRY_STEPS, OPERATION_STEPS, WRITE_STEPS
 from server.standing import STANDALONE
 from server.txns import CLOSE_SESSION, CONTAINER_OWNER, CREATE_SESSION, MULTI, Txn
 
 _INT = Struct(">i")
 _SYNC = int(OpCode.SYNC)
-_EXPIRY_STEPS = 2 * OPERATION_STEPS
 _MASK64 = 0xFFFFFFFFFFFFFFFF
 
 
@@ -98,15 +98,19 @@ class OrderingPipeline(Pipeline):
     # -- requests
 
     def submit(self, connection: ClientConnection, xid: int, op: int, body: bytes) -> None:
-        session_id = connection.session_id
-        if op == MULTI and len(body) > LONG_MULTI_BYTES:
+        if op == MULTI and self.may_take_long(body):
             connection.asks_for_long = True
-            long = self.preparer.begin_multi(session_id, xid, body, connection.ids, self.wall_ms)
-            self._prepare_long(long, connection, xid, op, len(body))
+            self._prepare_long(self._begin_multi(connection, xid, body), connection, xid, op, len(body))
             return
-        txn = self._prepare_at_once(session_id, xid, op, body, connection.ids)
+        txn = self._prepare_at_once(connection.session_id, xid, op, body, connection.ids)
         self._expect(txn, connection, xid, op, len(body))
         self.sink.append(txn.payload)
+
+    def may_take_long(self, multi: bytes) -> bool:
+        return len(multi) > LONG_MULTI_BYTES
+
+    def _begin_multi(self, connection: ClientConnection, xid: int, body: bytes) -> LongMulti:
+        return self.preparer.begin_multi(connection.session_id, xid, body, connection.ids, self.wall_ms)
 
     def _prepare_at_once(self, session_id: int, xid: int, op: int, body: bytes, ids: AuthIds) -> Txn:
         preparer = self.preparer
@@ -176,7 +180,7 @@ class OrderingPipeline(Pipeline):
         self._order_close(connection.session_id, connection, xid)
 
     def _order_close(self, session_id: int, connection: ClientConnection | None, xid: int) -> None:
-        self.steps += _EXPIRY_STEPS
+        self.steps += EXPIRY_STEPS
         if self.takes_long_to_close(session_id):
             long = self.preparer.begin_close(session_id, xid, self.wall_ms)
             self._prepare_long(long, connection, xid, CLOSE_SESSION, 0)
@@ -259,10 +263,9 @@ class OrderingPipeline(Pipeline):
     # -- what time brings
 
     def expire_sessions(self) -> None:
-        super().expire_sessions()
         if self._expiring is None:
             self._expiring = iter(self.sessions.expire(self.now_ms))
-        self._close_some()
+        super().expire_sessions()
 
     def expire_session(self, session_id: int) -> bool:
         """End one session before its time, as an expiry does; was there such a one?"""
@@ -276,9 +279,10 @@ class OrderingPipeline(Pipeline):
         return True
 
     def _close_some(self) -> None:
-        """A crowd that expires together does so in slices; meanwhile, whoever is heard does not expire."""
+        super()._close_some()
+        steps_max = self.steps + self.steps_left
         while self._to_close or self._expiring is not None:
-            if self.preparing is not None or self.steps >= slices.STEPS_PER_SLICE:
+            if self.preparing is not None or self.steps >= steps_max:
                 self.state.on_work_left()
                 return
             if self._to_close:
@@ -301,8 +305,8 @@ class OrderingPipeline(Pipeline):
 
     def _go_on_undisturbed(self) -> None:
         super()._go_on_undisturbed()
-        self._close_some()
-        self.steps += self.preparer.forget(max(0, slices.long_slice_steps() - self.steps))
+        changes_max = max(slices.share_steps(), slices.long_slice_steps() - self.steps)
+        self.steps += self.preparer.forget(changes_max)
 
     def expired_containers(self, never_used_ms_max: int) -> Iterator[bytes | None]:
         """Container and TTL nodes whose time has come; None whenever others should have their turn."""

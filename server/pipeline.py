@@ -18,8 +18,9 @@ and other servers are heard, and pings are answered.
     applying     one that is not in the tree altogether, or not told to all who watch: nobody may see a part
                  of it, so reads show the state before, writes go on, and the rest waits
     due          transactions are committed that are not applied: they follow, in their order
-    long_reads   a setWatches of many paths, a list of very many children: these connections wait, and so do
-                 committed transactions, from the next write of such a connection on
+    long_reads   a setWatches of many paths, a list of very many children, too many reads behind a write:
+                 these connections wait, and so do committed transactions, from the next write of such a
+                 connection on
     chores       sessions to be expired, watches of connections that are gone: nobody waits
 
 `now_ms` (never goes back) and `wall_ms` are set once for a batch of events by the shell that drives us.
@@ -48,7 +49,14 @@ from server.digest_history import DigestHistory
 from server.loop_meter import COMMIT, LoopMeter
 from server.prepare_txn import LongPreparation
 from server.server_stats import ServerStats
-from server.slices import FREED_PER_STEP, LONG_PATH_BYTES, OPERATION_STEPS, WRITE_STEPS, depth_steps
+from server.slices import (
+    ACCEPT_STEPS,
+    FREED_PER_STEP,
+    LONG_PATH_BYTES,
+    OPERATION_STEPS,
+    WRITE_STEPS,
+    depth_steps,
+)
 from server.txns import CLOSE_SESSION, MULTI, Txn
 from server.watches import Watches
 
@@ -67,6 +75,8 @@ _ACL_WEIGHT = 50  # to hide a part of an ACL takes as long as to send so many ti
 _CHILD_NAME_BYTES = 20
 _UNKNOWN_REPLY_BYTES = 1 << 20
 _APPLIED_AT_ONCE_STEPS = 400
+EXPIRY_STEPS = 2 * OPERATION_STEPS
+_ROOM_SHARE = 16  # of what all clients together may leave unread
 
 
 class Outlet(Protocol):
@@ -178,15 +188,23 @@ class ServerState:
             self.unread.pop(connection, None)
             return
         self.unread[connection] = None
-        while now > before and self.unsent_bytes > self.limits.unsent_bytes_max:
-            worst = max(self.unread, key=_unsent_bytes)
-            limit = f"triokeeper.unsentMaxBytes={self.limits.unsent_bytes_max}"
+        if now > before and self.unsent_bytes > self.limits.unsent_bytes_max:
+            self._close_worst()
+
+    def _close_worst(self) -> None:
+        """Close those who have most, until there is room for a while: to look at all who do not read, once
+        for each reply that is too much, would take long."""
+        limit_bytes = self.limits.unsent_bytes_max
+        for worst in sorted(self.unread, key=_unsent_bytes, reverse=True):
+            if self.unsent_bytes <= limit_bytes - limit_bytes // _ROOM_SHARE:
+                break
             log.warning(
                 "client_does_not_read",
                 client=f"{worst.address}:{worst.port}",
                 bytes_waiting=worst.unsent_bytes,
-                reason=f"all clients together are beyond {limit}",
+                reason=f"all clients together are beyond triokeeper.unsentMaxBytes={limit_bytes}",
             )
+            worst.pipeline.steps += ACCEPT_STEPS
             worst.close()
 
 
@@ -272,6 +290,7 @@ class Pipeline:
         self.sync_zxid = NO_ZXID  # when this is applied, syncs are to be answered
         self.long_reads: deque[ClientConnection] = deque()
         self._shown: list[dict[bytes, bytes | None]] = []  # nodes before long transactions, to be freed
+        self._expiring_local: Iterator[Session] | None = None
         self._committed_log = state.committed_log
 
     @property
@@ -480,10 +499,10 @@ class Pipeline:
             self.state.on_work_left()
 
     def _reader_before_next(self) -> ClientConnection | None:
-        """The client of the next transaction, if a long read of its own comes before it. Were it applied now,
+        """The client of the next transaction, if reads of its own are due before it. Were it applied now,
         reads between the two would show what was written behind them, and its reply an earlier zxid."""
         connection = self.in_flight[0][1] if self.due else None
-        return connection if connection is not None and connection.long_read is not None else None
+        return connection if connection is not None and connection.has_reads_due else None
 
     def _keep_due(self) -> None:
         """A learner that is brought up to date now is sent what is committed, applied or not."""
@@ -523,6 +542,7 @@ class Pipeline:
         elif len(txn.payload) > LONG_PATH_BYTES and isinstance(txn.args[0], bytes):
             self.steps += depth_steps(txn.args[0])
         err, body = apply_txn(self.tree, txn)
+        self.steps += self.watches.take_steps()
         self._applied(txn)
         if txn.digest is not None and not txn.zxid % DIGEST_INTERVAL:
             self.digest_history.note(txn.zxid, self.tree.digest)
@@ -609,6 +629,7 @@ class Pipeline:
             or self.long_reads
             or self.watches.dropped
             or self._shown
+            or self._expiring_local is not None
         )
 
     def go_on(self) -> None:
@@ -633,18 +654,26 @@ class Pipeline:
         held.sort(key=_asks_for_long)
         self.resumable += held
         self.resume_paused()
-        self.steps += self.watches.go_on_dropping(slices.STEPS_PER_SLICE - self.steps)
+        self.steps += self.watches.go_on_dropping(self.steps_left)
         if self._shown:
             self._free_some()
+        steps_max = self.steps + self.steps_left
         for _ in range(len(self.long_reads)):
-            if self.steps >= slices.STEPS_PER_SLICE:
-                return
+            if self.steps >= steps_max:
+                break
             connection = self.long_reads.popleft()
             connection.go_on_reading()
+        self._close_some()
+
+    @property
+    def steps_left(self) -> int:
+        """What a chore may take of this turn: the rest of the slice, or its share if that is more."""
+        return max(slices.share_steps(), slices.STEPS_PER_SLICE - self.steps)
 
     def _free_some(self) -> None:
         """Very many nodes as they were take long to be freed."""
-        bodies, steps_max = self._shown[-1], max(self.steps + 1, slices.long_slice_steps())
+        bodies = self._shown[-1]
+        steps_max = max(self.steps + slices.share_steps(), slices.long_slice_steps())
         while bodies and self.steps < steps_max:
             for _ in range(min(len(bodies), FREED_PER_STEP)):
                 bodies.popitem()
@@ -668,22 +697,37 @@ class Pipeline:
     def expire_sessions(self) -> None:
         """End the sessions whose time is up, if it is for us to say so."""
         self.hear_held_up()
-        self._expire_local()
+        if self._expiring_local is None:
+            self._expiring_local = iter(self.local.expire(self.now_ms))
+        self._close_some()
 
     def hear_held_up(self) -> None:
         for connection in self.connections.values():
             if connection.is_held_up:
                 connection.touch()
 
-    def _expire_local(self) -> None:
-        for session in list(self.local.expire(self.now_ms)):
-            if not session.is_closing:
-                continue
-            self.report_expiry(session)
-            self.local.forget(session.id)
-            holder = self.connections.get(session.id)
-            if holder is not None:
-                holder.close()
+    def _close_some(self) -> None:
+        """A crowd that expires together does so in slices; meanwhile, whoever is heard does not expire."""
+        steps_max = self.steps + self.steps_left
+        while self._expiring_local is not None:
+            if self.steps >= steps_max:
+                self.state.on_work_left()
+                return
+            session = next(self._expiring_local, None)
+            if session is None:
+                self._expiring_local = None
+            elif not session.is_closing:
+                self.steps += 1
+            else:
+                self._end_local(session)
+
+    def _end_local(self, session: Session) -> None:
+        self.steps += EXPIRY_STEPS
+        self.report_expiry(session)
+        self.local.forget(session.id)
+        holder = self.connections.get(session.id)
+        if holder is not None:
+            holder.close()
 
     def report_expiry(self, session: Session) -> None:
         log.info(

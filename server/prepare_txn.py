@@ -142,6 +142,7 @@ class Preparer:
         self._undo: dict[bytes, Change | None] | None = None  # inside a multi: what was before it
         self._stale: list[Change] = []  # parents that this transaction has changed repeatedly
         self.acl_entries = 0  # that were looked at so far: what ACLs cost
+        self.changes_looked_at = 0  # to find what a session will own when it ends
 
     def prepare(self, session: int, cxid: int, op: int, body: bytes, ids: AuthIds, time_ms: int) -> Txn:
         """The transaction for a client's request. Raises DecodeError, without effect, if its body is none."""
@@ -204,7 +205,10 @@ class Preparer:
             self._forget(change)
 
     def forget(self, changes_max: int) -> int:
-        """Forget so many changes of long transactions, if there are as many; returns how many there were."""
+        """Forget so many changes of long transactions, if there are as many; returns how many there were.
+        None while a multi is being prepared: they are what comes back if it fails."""
+        if self._undo is not None:
+            return 0
         count = min(changes_max, len(self._to_forget))
         for _ in range(count):
             self._forget(self._to_forget.popleft())
@@ -632,8 +636,10 @@ class Preparer:
                 for path in in_tree
                 if (change := pending.get(path)) is None or _is_owned(change, session)
             }
+        self.changes_looked_at = 0
         if self._ephemeral_zxids.pop(session, 0) > self._tree.last_zxid:  # else all of them are in the tree
-            owned |= {path: None for path, change in self.pending.items() if _is_owned(change, session)}
+            self.changes_looked_at = len(pending)
+            owned |= {path: None for path, change in pending.items() if _is_owned(change, session)}
         return list(owned)
 
 
@@ -678,7 +684,8 @@ class LongClose(LongPreparation):
         preparer._begin(session, (), time_ms)
         self._owned = preparer._ephemerals_of(session)
         self._at = 0
-        self._listing_steps = len(self._owned) // _LISTED_PER_STEP  # that are done and not counted yet
+        looked_at = len(self._owned) + preparer.changes_looked_at
+        self._listing_steps = looked_at // _LISTED_PER_STEP  # that are done and not counted yet
 
     def go_on(self, steps_max: int) -> int:
         steps, owned, self._listing_steps = self._listing_steps, self._owned, 0
@@ -695,7 +702,8 @@ class LongClose(LongPreparation):
 class LongMulti(LongPreparation):
     """A multi of many operations: taken apart, prepared and put into its payload, each in slices.
 
-    What cannot be taken apart is refused before anything is prepared, as in a short one.
+    What cannot be taken apart is refused before anything is prepared, as in a short one. In between somebody
+    may look at the operations: `when_taken_apart`.
     """
 
     def __init__(
@@ -708,6 +716,7 @@ class LongMulti(LongPreparation):
         self._operations: list[Operation] = []
         self._done: _Done | None = None
         self._payload: LongPayload | None = None
+        self.when_taken_apart: Callable[[list[Operation]], object] | None = None
 
     def go_on(self, steps_max: int) -> int:
         steps = 0
@@ -733,6 +742,8 @@ class LongMulti(LongPreparation):
         if parser.is_done:
             self._parser = None
             self._operations = parser.operations
+            if self.when_taken_apart is not None:
+                self.when_taken_apart(self._operations)
             preparer._begin(*self._for_whom)
             self._done = preparer._begin_operations()
         return steps

@@ -61,7 +61,7 @@ class Quotas:
         """The longest path at or above this one that has a quota."""
         if not self.paths:
             return None
-        if len(path) > _LONG_PATH_BYTES and len(self.paths) <= len(path):  # very many nodes may be above it
+        if len(path) > _LONG_PATH_BYTES and len(self.paths) <= path.count(b"/"):  # there are more nodes above
             above = (quota for quota in self.paths if is_at_or_above(quota, path))
             return max(above, key=len, default=None)
         return next((above for above in ancestors_or_self(path) if above in self.paths), None)

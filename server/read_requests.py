@@ -45,7 +45,7 @@ _MULTI_ERROR: Final = Struct(">i?ii")
 _MULTI_END: Final = _MULTI_HEADER.pack(-1, True, -1)
 _READ: Final = int(Perms.READ)
 UNLIMITED: Final = 1 << 30
-NAMES_PER_OPERATION: Final = 32  # of children: so many count as an operation of a multiRead
+NAMES_PER_OPERATION: Final = 16  # of children: so many count as an operation of a multiRead
 _PIECE_BYTES: Final = 64 << 10  # of a long reply: what is larger is sent as it is, what is smaller together
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # what String.trim takes off
 _NULL_PATH: Final = b"null"  # may be watched, though nothing ever happens there; this is how Java shows it
@@ -410,7 +410,7 @@ def multi_read(conn: "ClientConnection", data: bytes, at: int, end: int) -> list
             raise MultiReadSpoilt(body.pieces())
         if type_ == OpCode.GET_CHILDREN:
             names += conn.pipeline.tree.children_count(args[0])
-            if names // NAMES_PER_OPERATION > limits.multi_read_operations_max:
+            if len(operations) + names // NAMES_PER_OPERATION > limits.multi_read_operations_max:
                 most = limits.multi_read_operations_max
                 raise _too_much(conn, "triokeeper.multiReadMaxOperations", most)
         _add_result(body, conn, type_, args[0])

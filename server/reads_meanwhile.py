@@ -6,9 +6,9 @@ so, and not the list of a node's children once they have begun to change: the re
 
 A watch on a node that has changed already fires when the transaction is whole (or is set then, if a later
 part of it has undone the change); one on any other node is set at once, and fires when its turn comes. A
-watch that is there already, or about to fire, is the same one: each fires once. A connection that has heard
-of a part of the transaction waits too, because it must not see the state before any more
-(client_protocol.py).
+watch that is there already is the same one: each fires once. So whoever wants to watch a node of which some
+are being told right now waits. A connection that has heard of a part of the transaction waits too, because
+it must not see the state before any more (client_protocol.py).
 """
 
 from typing import TYPE_CHECKING, Final
@@ -18,6 +18,7 @@ from jute.opcodes import OpCode
 from server.data_tree import STAT_BYTES, Before, mzxid_of
 from server.paths import ROOT, canonical
 from server.read_requests import get_children, get_children2, judge_read, path_and_watch
+from server.slices import long_slice_steps
 
 if TYPE_CHECKING:
     from server.client_protocol import ClientConnection
@@ -52,16 +53,27 @@ def read_before(
         raise NoNode
     elif b"\x00" in asked:
         raise BadArguments("a path has no NUL character")
-    if watch:
-        watched = asked if body is not None else canonical(asked)
-        if watched not in conn.watched.data_once and (conn, watched) not in before.late_watches:
-            if is_touched and _has_fired(body, tree.bodies.get(path)):
-                before.late_watches[conn, watched] = body is not None
-            else:
-                conn.pipeline.watches.watch_data(watched, conn)
+    if watch and not _watch(conn, before, asked):
+        return None
     if body is None:
         raise NoNode
     return body if op == _GET_DATA else body[-STAT_BYTES:]
+
+
+def _watch(conn: "ClientConnection", before: Before, path: bytes) -> bool:
+    """Set a watch on a node as it was; False if the read has to wait."""
+    tree, watches, late = conn.pipeline.tree, conn.pipeline.watches, before.late_watches
+    if path not in before.bodies:
+        watches.watch_data(path if path in tree.bodies else canonical(path), conn)
+    elif watches.is_telling_of(path):
+        return False
+    elif not _has_fired(before.bodies[path], tree.bodies.get(path)):
+        watches.watch_data(path, conn)
+    elif (conn, path) not in late:
+        if len(late) >= long_slice_steps():  # all of them are set, or fire, in one turn
+            return False
+        late[conn, path] = before.bodies[path] is not None
+    return True
 
 
 def _has_fired(before: bytes | None, now: bytes | None) -> bool:

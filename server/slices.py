@@ -40,6 +40,12 @@ def long_slice_steps() -> int:
     return max(1, STEPS_PER_SLICE // 4)
 
 
+def share_steps() -> int:
+    """What each kind of chore has in a turn, however much others ask for: clients that are always there with
+    something more would keep it from ever being done."""
+    return max(1, STEPS_PER_SLICE // 8)
+
+
 def operations_per_slice() -> int:
     return STEPS_PER_SLICE // OPERATION_STEPS
 

@@ -18,7 +18,7 @@ before it hears of it. Whoever applies transactions sees to that (pipeline.py).
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from struct import Struct
 from typing import Final, Protocol
 
@@ -40,7 +40,8 @@ _EVENT: Final = Struct(">iiqiiii")
 _UNKNOWN_ZXID: Final = -1
 _ACL_STEPS: Final = 4  # to judge whether a client may hear of a node that is not open to everyone
 _LONG_PATH_BYTES: Final = 512
-TOLD_AT_ONCE_MAX = 200
+_JOINED_PER_STEP: Final = 16  # watchers of a node and of those above it
+TOLD_AT_ONCE_MAX = 200  # for all that happens in one go
 
 
 class Watcher(Protocol):
@@ -66,25 +67,20 @@ class WatchedPaths:
         self.persistent: set[bytes] = set()
         self.recursive: set[bytes] = set()
 
-    def of_data(self) -> set[bytes]:
+    def of_data(self) -> Iterator[bytes]:
         """All but the children that are watched, as the original counts."""
-        if not self.persistent and not self.recursive:
-            return self.data_once
-        return self.data_once | self.persistent | self.recursive
+        once, persistent = self.data_once, self.persistent
+        yield from list(once)
+        yield from (path for path in list(persistent) if path not in once)
+        yield from (path for path in list(self.recursive) if path not in once and path not in persistent)
 
     def count(self) -> int:
         """As the original counts: nodes that are watched, and nodes whose children are."""
-        of_children = len(self.child_once)
-        if self.persistent:
-            of_children += sum(path not in self.child_once for path in self.persistent)
-        return self.count_of_data() + of_children
+        once, persistent = self.child_once, self.persistent
+        return self.count_of_data() + len(once) + len(persistent) - len(persistent & once)
 
     def count_of_data(self) -> int:
-        count, once = len(self.data_once), self.data_once
-        if self.persistent or self.recursive:
-            count += sum(path not in once for path in self.persistent)
-            count += sum(path not in once and path not in self.persistent for path in self.recursive)
-        return count
+        return _count_of_any(self.data_once, self.persistent, self.recursive)
 
     def __len__(self) -> int:
         return len(self.data_once) + len(self.child_once) + len(self.persistent) + len(self.recursive)
@@ -103,16 +99,27 @@ def encode_event(event: int, path: bytes, zxid: int) -> bytes:
 class Untold:
     """An event, and those who have not been told of it yet.
 
-    Their watches of `once`, if it is a path, are gone; each forgets its own when it is told.
+    If there were `once` watches, of the node or of its children, they are gone; each watcher forgets its own
+    when it is told.
     """
 
-    __slots__ = ("acl", "frame", "once", "watchers")
+    __slots__ = ("acl", "frame", "is_of_children", "once", "path", "watchers")
 
-    def __init__(self, watchers: Iterator[Watcher], frame: bytes, acl: bytes, once: bytes) -> None:
+    def __init__(
+        self,
+        watchers: Iterator[Watcher],
+        path: bytes,
+        frame: bytes,
+        acl: bytes,
+        once: Watchers | None,
+        is_of_children: bool,
+    ) -> None:
         self.watchers = watchers
-        self.once = once
+        self.path = path
         self.frame = frame
         self.acl = acl
+        self.once = once
+        self.is_of_children = is_of_children
 
 
 class Watches:
@@ -125,62 +132,83 @@ class Watches:
         self.persistent: Table = {}
         self.recursive: Table = {}
         self.untold: deque[Untold] = deque()
+        self._steps = 0
         self.dropped: deque[Watcher] = deque()  # connections that are gone, some of whose watches are not
 
     # -- firing
 
     def trigger_data(self, path: bytes, event: int, zxid: int, acl: bytes) -> Watchers | None:
-        told = self.data_once.pop(path, None) if self.data_once else None
-        once = b""
-        if told:
-            if len(told) <= TOLD_AT_ONCE_MAX:
-                for watcher in told:
-                    watcher.watched.data_once.discard(path)
-            else:
-                once = path
+        once = self.data_once.pop(path, None) if self.data_once else None
+        told = once
         if self.persistent and path in self.persistent:
-            told = (told or {}) | self.persistent[path]
+            told = self._joined(told, self.persistent[path])
         if self.recursive:
             for above in self._recursive_above(path):
                 if above in self.recursive:
-                    told = (told or {}) | self.recursive[above]
+                    told = self._joined(told, self.recursive[above])
         if told:
-            self._tell(told, event, path, zxid, acl, once)
+            self._tell(told, event, path, zxid, acl, once, is_of_children=False)
         return told
 
     def _recursive_above(self, path: bytes) -> Iterable[bytes]:
         """Where a recursive watch may see a change, nearest first. Above a long path there may be very many
         nodes: then it is those that are watched which are looked at, if they are fewer."""
-        if len(path) <= _LONG_PATH_BYTES or len(self.recursive) > len(path):
+        if len(path) <= _LONG_PATH_BYTES or len(self.recursive) > path.count(b"/"):
             return ancestors_or_self(path)
         return sorted((each for each in self.recursive if is_at_or_above(each, path)), key=len, reverse=True)
 
     def trigger_child(
         self, path: bytes, event: int, zxid: int, acl: bytes, told: Watchers | None = None
     ) -> None:
-        watchers = self.child_once.pop(path, None) if self.child_once else None
-        if watchers:
-            for watcher in watchers:
-                watcher.watched.child_once.discard(path)
+        once = self.child_once.pop(path, None) if self.child_once else None
+        watchers = once
         if self.persistent and path in self.persistent:
-            watchers = (watchers or {}) | self.persistent[path]
+            watchers = self._joined(watchers, self.persistent[path])
         if watchers and told:
+            if once:
+                self._forget_once(once.keys() & told.keys(), path, is_of_children=True)
             watchers = {watcher: None for watcher in watchers if watcher not in told}
         if watchers:
-            self._tell(watchers, event, path, zxid, acl)
+            self._tell(watchers, event, path, zxid, acl, once, is_of_children=True)
+
+    def _joined(self, some: Watchers | None, others: Watchers) -> Watchers:
+        joined = some | others if some else others.copy()
+        self._steps += len(joined) // _JOINED_PER_STEP
+        return joined
 
     def _tell(
-        self, watchers: Watchers, event: int, path: bytes, zxid: int, acl: bytes, once: bytes = b""
+        self,
+        watchers: Watchers,
+        event: int,
+        path: bytes,
+        zxid: int,
+        acl: bytes,
+        once: Watchers | None,
+        *,
+        is_of_children: bool,
     ) -> None:
         self.count_told(event, len(watchers))
         frame = encode_event(event, path, zxid)
-        if self.untold or len(watchers) > TOLD_AT_ONCE_MAX:
-            self.untold.append(Untold(iter(watchers), frame, acl, once))
+        if self.untold or self._steps + len(watchers) > TOLD_AT_ONCE_MAX:
+            self.untold.append(Untold(iter(watchers), path, frame, acl, once, is_of_children))
             return
+        if once:
+            self._forget_once(once, path, is_of_children=is_of_children)
         is_open = acl == OPEN_ACL
+        self._steps += len(watchers) * (1 if is_open else _ACL_STEPS)
         for watcher in watchers:
             if is_open or watcher.may_read(acl):
                 watcher.notify(frame)
+
+    def _forget_once(self, watchers: Iterable[Watcher], path: bytes, *, is_of_children: bool) -> None:
+        for watcher in watchers:
+            mine = watcher.watched
+            (mine.child_once if is_of_children else mine.data_once).discard(path)
+
+    def take_steps(self) -> int:
+        """What it took to tell at once, since the last time that somebody asked."""
+        steps, self._steps = self._steps, 0
+        return steps
 
     def go_on_telling(self, steps_max: int) -> int:
         """Tell some of those who have not been told, oldest events first; returns the steps it took."""
@@ -188,10 +216,11 @@ class Watches:
         while self.untold and steps < steps_max:
             event = self.untold[0]
             acl, frame, is_open = event.acl, event.frame, event.acl == OPEN_ACL
-            once = event.once
+            once, path, is_of_children = event.once, event.path, event.is_of_children
             for watcher in event.watchers:
-                if once:
-                    watcher.watched.data_once.discard(once)
+                if once and watcher in once:
+                    mine = watcher.watched
+                    (mine.child_once if is_of_children else mine.data_once).discard(path)
                 if is_open or watcher.may_read(acl):
                     watcher.notify(frame)
                 steps += 1 if is_open else _ACL_STEPS
@@ -200,6 +229,10 @@ class Watches:
             else:
                 self.untold.popleft()
         return steps
+
+    def is_telling_of(self, path: bytes) -> bool:
+        """Whether some may still hear of an event of this node."""
+        return any(event.path == path for event in self.untold)
 
     # -- setting and removing
 
@@ -330,12 +363,20 @@ class Watches:
         return once | persistent | self.recursive.get(path, {})
 
     def count_paths(self) -> int:
-        lasting = self.persistent.keys() | self.recursive.keys()
-        return len(self.data_once) + sum(path not in self.data_once for path in lasting)
+        return _count_of_any(self.data_once.keys(), self.persistent.keys(), self.recursive.keys())
 
     def __bool__(self) -> bool:
         """Whether anything is watched."""
         return bool(self.data_once or self.child_once or self.persistent or self.recursive)
+
+
+def _count_of_any(one: Set[bytes], two: Set[bytes], three: Set[bytes]) -> int:
+    """How many there are in any of the three; what is looked at are the smaller ones."""
+    count = len(one) + len(two) + len(three)
+    if two or three:
+        both = two & three
+        count += len(both & one) - len(one & two) - len(one & three) - len(both)
+    return count
 
 
 def _count_nothing(event: int, watchers: int) -> None:

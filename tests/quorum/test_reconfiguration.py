@@ -251,3 +251,49 @@ def test_the_configuration_in_a_transaction() -> None:
 def test_a_configuration_that_makes_no_sense_is_its_leaders_fault(data: bytes) -> None:
     with pytest.raises(PeerError):
         config_in(payload_of(16, data))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"joining": ",".join(f"server.{n}=zoo{n}:2888:3888;2181" for n in range(10, 900))},
+        {"joining": "server.9=" + "|".join(["zoo9:2888:3888"] * 5000) + ";2181"},
+        {"leaving": ",".join(["1"] * 900)},
+        {"new_members": "\n".join(f"server.{n}=zoo{n}:2888:3888;2181" for n in range(900))},
+    ],
+)
+def test_a_text_that_describes_no_ensemble_is_not_even_read(
+    monkeypatch: pytest.MonkeyPatch, texts: dict[str, str]
+) -> None:
+    """Anybody may send one as long as a frame: that he may not reconfigure is found out last."""
+    for name in ("_read_joining", "read_config_text", "parse_integer"):
+        monkeypatch.setattr(f"quorum.reconfiguration.{name}", None)
+    with pytest.raises(BadArguments):
+        asked(
+            joining=texts.get("joining"),
+            leaving=texts.get("leaving"),
+            new_members=texts.get("new_members"),
+        )
+
+
+def test_very_many_joining_servers_are_compared_by_their_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not each with each."""
+    looks: list[str] = []
+
+    def is_relative(host: str) -> bool:
+        looks.append(host)
+        return False
+
+    monkeypatch.setattr("quorum.reconfiguration._is_relative", is_relative)
+    joining = ",".join(f"server.{n}=zoo{n}:2888:3888;zoo{n}:2181" for n in range(10, 255))
+    ensemble = asked(joining=joining, synced=tuple(range(255)))
+    assert len(ensemble.members) == 248
+    assert len(looks) < 3000
+
+
+def test_a_server_that_moves_leaves_its_address_to_others() -> None:
+    moved = "server.3=zoo9:2888:3888:participant;0.0.0.0:2181"
+    taken = "server.4=zoo3:2888:3888:participant;0.0.0.0:2181"
+    assert asked(joining=f"{moved},{taken}").members[4].addresses == THREE.members[3].addresses
+    with pytest.raises(BadArguments):
+        asked(joining=f"{taken},{moved}")

@@ -4,6 +4,8 @@ That installing leads to the same tree as computing is a property of test_busy_s
 in which prepared changes must not be installed or kept.
 """
 
+from struct import unpack_from
+
 from jute.client_records import Acl, CreateRequest, Id, SetDataRequest
 from jute.opcodes import OpCode
 from jute.record import encode
@@ -11,6 +13,8 @@ from server.apply_txn import apply_txn
 from server.data_tree import CREATES_MAX
 from server.prepare_txn import Preparer
 from tests.server.one_server import Client, OneServer
+from tests.server.test_fuzz_findings import MULTI_END
+from tests.server.test_slices import of_type
 from tests.server.tree_checks import assert_sound
 
 OPEN = (Acl(31, Id("world", "anyone")),)
@@ -123,3 +127,25 @@ def test_what_is_kept_at_hand_shares_long_acls_with_the_tree() -> None:
         client.ask(OpCode.CREATE, encode(CreateRequest(path, b"", acl, 0)))
     known = server.pipeline.preparer._known
     assert known[b"/a"].acl is known[b"/b"].acl is server.tree.acls[b"/a"]
+
+
+def test_a_result_inside_a_multi_shows_the_children_that_it_has_created() -> None:
+    """Though the parent is brought in step only once."""
+    server = OneServer()
+    client = server.connect()
+    create(client, "/p")
+    server.settle()
+    body = b"".join(
+        (
+            of_type(OpCode.CREATE, encode(CreateRequest("/p/a", b"", OPEN, 0))),
+            of_type(OpCode.SET_DATA, encode(SetDataRequest("/p", b"x", -1))),
+            of_type(OpCode.CREATE, encode(CreateRequest("/p/b", b"", OPEN, 0))),
+        )
+    )
+    _, err, reply = client.ask(OpCode.MULTI, body + MULTI_END)
+    assert err == 0
+    stat = reply[9 + 4 + len("/p/a") + 9 :][:68]
+    version, cversion = unpack_from(">ii", stat, 32)
+    children = unpack_from(">i", stat, 56)[0]
+    assert (version, cversion, children) == (1, 1, 1)
+    assert_settled(server)

@@ -252,23 +252,52 @@ def take_step(chance: Random, server: OneServer, everyone: list[Conversation]) -
 
 @pytest.mark.parametrize("seed", range(100))
 def test_clients_see_whole_transactions_and_hear_of_each_change_once(seed: int) -> None:
-    chance = Random(seed)
     with smallest_slices():
-        server = OneServer()
-        everyone = [Conversation(server, server.connect()) for _ in range(4)]
-        for path in ("/a", "/d"):
-            create(everyone[0].client, path)
-        everyone[0].client.ask(OpCode.CREATE, CreateRequest("/d/e", b"", (), 0))
-        for _ in range(120):
-            take_step(chance, server, everyone)
-        server.settle()
-        for each in everyone:
-            each.listen()
-        server.settle()
-        for each in everyone:
-            each.listen()
+        live_through(Random(seed))
+
+
+@pytest.mark.parametrize("seed", range(100, 160))
+def test_so_they_do_whatever_the_sizes_of_slices_are(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some things are done at once then, while others take several turns."""
+    chance = Random(seed)
+    monkeypatch.setattr("server.slices.STEPS_PER_SLICE", chance.choice((1, 4, 16, 40, 100)))
+    monkeypatch.setattr("server.ordering.LONG_MULTI_BYTES", chance.choice((0, 60, 200)))
+    monkeypatch.setattr("server.txns._LONG_BYTES", chance.choice((0, 100)))
+    monkeypatch.setattr("server.watches.TOLD_AT_ONCE_MAX", chance.choice((0, 1, 2, 3)))
+    monkeypatch.setattr("server.prepare_txn._FORGOTTEN_AT_ONCE", chance.choice((0, 2, 1000)))
+    monkeypatch.setattr("server.read_requests.LISTED_PER_STEP", 1)
+    live_through(chance)
+
+
+def live_through(chance: Random) -> None:
+    """Let clients do something, one after the other, and look at what all of them have seen."""
+    server = OneServer()
+    everyone = [Conversation(server, server.connect()) for _ in range(4)]
+    for path in ("/a", "/d"):
+        create(everyone[0].client, path)
+    everyone[0].client.ask(OpCode.CREATE, CreateRequest("/d/e", b"", (), 0))
+    for _ in range(120):
+        take_step(chance, server, everyone)
+    server.settle()
+    for each in everyone:
+        each.listen()
+    server.settle()
+    for each in everyone:
+        each.listen()
     after = states(server.sink.payloads)
     for each in everyone:
         Listener(each, after).check()
     assert server.tree.digest == server.tree.compute_digest()
     assert not server.pipeline.preparer.pending
+    assert_watches_agree(server, everyone)
+
+
+def assert_watches_agree(server: OneServer, everyone: list[Conversation]) -> None:
+    """What connections know of their watches is what the tables say, and nobody is there who has left."""
+    watches = server.pipeline.watches
+    for table, name in ((watches.data_once, "data_once"), (watches.child_once, "child_once")):
+        in_table = {(path, watcher) for path, watchers in table.items() for watcher in watchers}
+        connections = [each.client.connection for each in everyone]
+        assert in_table == {(path, one) for one in connections for path in getattr(one.watched, name)}
+    assert not watches.untold
+    assert not watches.dropped

@@ -1014,13 +1014,13 @@ def test_ephemerals_are_listed_in_slices(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_multi_read_of_very_many_children_is_refused() -> None:
     """It is answered from one state, so it cannot wait for slices; the log names the setting."""
-    _, client = _with_children(300, Limits(multi_read_operations_max=9))
+    _, client = _with_children(300, Limits(multi_read_operations_max=20))
     read = of_type(OpCode.GET_CHILDREN, named(b"/p") + b"\0")
     assert client.ask(OpCode.MULTI_READ, read + MULTI_END)[1] == 0
     with capture_logs() as lines:
         assert client.ask(OpCode.MULTI_READ, read * 2 + MULTI_END)[1:] == (MarshallingError.code, b"")
     (line,) = [line for line in lines if line["event"] == "request_refused"]
-    assert "triokeeper.multiReadMaxOperations=9" in line["reason"]
+    assert "triokeeper.multiReadMaxOperations=20" in line["reason"]
 
 
 def test_a_multi_without_an_acl_far_behind_costs_no_zxid() -> None:

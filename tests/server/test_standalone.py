@@ -201,6 +201,16 @@ def pipeline_commits(server: Standalone) -> int:
     return server.pipeline.stats.commits
 
 
+@pytest.mark.parametrize("is_flushing", [False, True])
+async def test_what_a_flush_brings_about_counts_as_work_of_its_turn(is_flushing: bool) -> None:
+    async with running(MemoryDisk()) as server:
+        server.pipeline.steps = 1000
+        server.writer.is_flushing = is_flushing
+        server._durable(0)
+        assert server.pipeline.steps == (1000 if is_flushing else 0)
+        server.writer.is_flushing = False
+
+
 class StoppedAgainAndAgain(VirtualClock):
     """Of a process that is stopped for longer than a tick after every look at the clock."""
 

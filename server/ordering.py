@@ -309,11 +309,18 @@ class OrderingPipeline(Pipeline):
         self.steps += self.preparer.forget(changes_max)
 
     def expired_containers(self, never_used_ms_max: int) -> Iterator[bytes | None]:
-        """Container and TTL nodes whose time has come; None whenever others should have their turn."""
-        tree = self.tree
+        """Container and TTL nodes whose time has come; None whenever others should have their turn.
+
+        A node with a change under way is left for the next time: it may be another one when that is done.
+        """
+        tree, pending = self.tree, self.preparer.pending
         for count, path in enumerate(list(tree.owners), start=1):
             if not count % slices.long_slice_steps():
                 yield None
+            while self.preparing is not None:
+                yield None
+            if path in pending:
+                continue
             owner = tree.owners.get(path)
             if owner is None or tree.children.get(path):
                 continue

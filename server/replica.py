@@ -591,9 +591,6 @@ class Replica:
             if path is None:
                 await trio.lowlevel.checkpoint()
                 self.begin_batch()
-            while pipeline.preparing is not None:
-                await trio.lowlevel.checkpoint()
-                self.begin_batch()
             if self.pipeline is not pipeline:
                 return
             if path is not None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from jute.client_records import (
     ConnectRequest,
     CreateRequest,
+    DeleteRequest,
     ExistsRequest,
     GetDataRequest,
     SetDataRequest,
@@ -558,6 +559,35 @@ def test_the_reaper_looks_at_very_many_nodes_in_slices() -> None:
     turns.check()
     assert found == [b"/d70000"]
     assert turns.count > 10
+
+
+def test_the_reaper_leaves_nodes_that_are_about_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container that its clients delete and make again is a new one, which has not had children yet."""
+    server = OneServer(ttl_nodes=True)
+    client = server.connect()
+    container = encode(CreateRequest("/c", b"", OPEN, CreateMode.CONTAINER))
+    deletions = [encode(DeleteRequest(path, -1)) for path in ("/c", "/c/child")]
+    client.ask(OpCode.CREATE_CONTAINER, container)
+    create(client, "/c/child")
+    client.ask(OpCode.DELETE, deletions[1])
+    assert list(server.pipeline.expired_containers(0)) == [b"/c"]
+    server.begin_batch()
+    client.send(1, OpCode.DELETE, deletions[0])
+    client.send(2, OpCode.CREATE_CONTAINER, container)
+    assert list(server.pipeline.expired_containers(0)) == []
+    server.settle()
+    assert list(server.pipeline.expired_containers(0)) == []
+
+    create(client, "/c/child")
+    client.ask(OpCode.DELETE, deletions[1])
+    monkeypatch.setattr(slices, "STEPS_PER_SLICE", 1)
+    server.begin_batch()
+    client.send(3, OpCode.MULTI, b"".join(islice(creates(b"/d"), 2000)) + MULTI_END)
+    looks = server.pipeline.expired_containers(0)
+    assert server.pipeline.preparing is not None
+    assert next(looks) is None
+    server.settle()
+    assert next(looks) == b"/c"
 
 
 @pytest.mark.parametrize("count", [20_000, pytest.param(100_000, marks=pytest.mark.long)])

@@ -560,10 +560,10 @@ def _(original: Planted, one: Any, *args: Any) -> Any:
 
 
 @plant("watch-fires-twice", (Watches, "_tell"))
-def _(original: Planted, watches: Watches, told: object, *event: Any) -> None:
+def _(original: Planted, watches: Watches, told: object, *event: Any, **of_what: Any) -> None:
     """Every watcher is told twice."""
-    original(watches, told, *event)
-    original(watches, told, *event)
+    original(watches, told, *event, **of_what)
+    original(watches, told, *event, **of_what)
 
 
 @plant("missed-changes-not-told", (Watches, "renew_children"))

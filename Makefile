@@ -21,7 +21,7 @@ help: ## list the targets
 setup: $(READY) ## the virtual environment in .venv, with .venv/bin/triokeeper running from this checkout
 
 # Rebuilt when the dependencies change. Debian ships python3 without venv; root can have it installed, others are told.
-$(READY): pyproject.toml
+$(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "Triokeeper needs Python 3.11 or later; try: make setup PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
@@ -31,8 +31,14 @@ $(READY): pyproject.toml
 	        echo "Python's venv module is missing; on Debian: sudo apt-get install python3-venv" >&2; exit 1; \
 	    fi
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PURE) $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PURE) $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' --constraint constraints.txt
 	@touch $@
+
+.PHONY: constraints
+constraints: setup ## take the newest releases of everything, and list them in constraints.txt
+	$(PURE) $(BIN)/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable '.[dev]'
+	{ head -n 1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable; } > constraints.tmp
+	mv constraints.tmp constraints.txt
 
 .PHONY: run
 run: setup ## one server on 127.0.0.1:2181, compiled if it can be, data under ./data; CONFIG=zoo.cfg to choose

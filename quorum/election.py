@@ -252,7 +252,8 @@ class Election:
             round_,
             NOBODY if learns_only else peer_epoch,
         )
-        self.wake_at: float = 0
+        self._resend_at: float = 0
+        self._conclude_at: float = 0  # of use while `_is_finalizing`
         self._my_id = my_id
         self._electorate = electorate
         self._current_vote = current_vote
@@ -266,11 +267,14 @@ class Election:
         self._resend_ms = timing.resend_min_ms
         self._is_finalizing = False  # a quorum votes as we do: waiting for somebody better
 
+    @property
+    def wake_at(self) -> float:
+        return self._conclude_at if self._is_finalizing else self._resend_at
+
     def start(self, now: float) -> list[Output]:
         """Tell all whom we vote for. Times are in seconds, of any clock that only runs forward."""
-        outputs = self._tell_all()
-        self._wait(now)
-        return outputs + self._conclude(now)
+        self._resend_at = now + self._resend_ms / 1000
+        return self._tell_all() + self._conclude(now)
 
     def step(self, event: Event, now: float) -> list[Output]:
         match event:
@@ -294,13 +298,8 @@ class Election:
         if self._is_finalizing:
             return self._conclude(now)
         self._resend_ms = min(2 * self._resend_ms, self._resend_max_ms)
-        outputs = self._tell_all()
-        self._wait(now)
-        return outputs + self._conclude(now)
-
-    def _wait(self, now: float) -> None:
-        wait_ms = self._timing.finalize_wait_ms if self._is_finalizing else self._resend_ms
-        self.wake_at = now + wait_ms / 1000
+        self._resend_at = now + self._resend_ms / 1000
+        return self._tell_all() + self._conclude(now)
 
     @property
     def _resend_max_ms(self) -> int:
@@ -346,7 +345,7 @@ class Election:
             decision = self._on_decided(heard, vote)
             if decision is not None:
                 return [*outputs, decision]
-        return outputs + self._conclude(now, heard_somebody=True)
+        return outputs + self._conclude(now)
 
     @property
     def _has_vote(self) -> bool:
@@ -489,20 +488,16 @@ class Election:
 
     # -- the end
 
-    def _conclude(self, now: float, *, heard_somebody: bool = False) -> list[Output]:
-        """Decide if a quorum votes as we do and waiting is over; else see to it that we are woken."""
+    def _conclude(self, now: float) -> list[Output]:
+        """Decide if a quorum votes as we do and waiting is over."""
         was_finalizing = self._is_finalizing
-        mine = _Ballot(self.proposal, ServerState.LOOKING)
-        self._is_finalizing = self._has_quorum(self._received, mine)
+        self._is_finalizing = self._has_quorum(self._received, _Ballot(self.proposal, ServerState.LOOKING))
         if not self._is_finalizing:
-            if was_finalizing or heard_somebody:
-                self._wait(now)
             return []
-        is_over = was_finalizing and now >= self.wake_at
-        if is_over or not self._awaited():
+        if not was_finalizing:
+            self._conclude_at = now + self._timing.finalize_wait_ms / 1000
+        if now >= self._conclude_at or not self._awaited():
             return [self._decide(self.proposal)]
-        if not was_finalizing or heard_somebody:
-            self._wait(now)
         return []
 
     def _awaited(self) -> set[int]:

@@ -52,6 +52,12 @@ def read_epoch(disk: Disk, snap_dir: Path, name: str) -> int | None:
     return int(number)
 
 
+def is_checked(disk: Disk, snap_dir: Path, name: str) -> bool:
+    """Is there such a file, of our own? Apache's server makes it its own when it joins a leader."""
+    path = snap_dir / name
+    return disk.exists(path) and b"".join(read_chunks(disk, path)).startswith(b"+")
+
+
 def _checked(line: bytes) -> bytes:
     return line + b"\ncrc32 %08x\n" % crc32(line)
 

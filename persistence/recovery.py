@@ -31,7 +31,7 @@ import attrs
 from eventlog import log
 from persistence.data_dirs import is_to_fetch, take_initialize_marker
 from persistence.disk import Disk, read_chunks
-from persistence.epoch_files import ACCEPTED_EPOCH
+from persistence.epoch_files import ACCEPTED_EPOCH, CURRENT_EPOCH, is_checked
 from persistence.errors import RESYNC_OR_RESTORE, CorruptLog, CorruptSnapshot, DataDirError
 from persistence.file_names import LogFile, SnapshotFile, aside_name, is_unfinished
 from persistence.log_format import FILE_HEADER, follows, is_complete, zxid_of
@@ -170,8 +170,12 @@ def _remove_leftovers(disk: Disk, snap_dir: Path, log_dir: Path) -> None:
                 disk.unlink(directory / name)
     logs = list_logs(disk, log_dir)
     while logs and _ends_in_its_header(disk, logs[-1]):
-        log.warning("empty_log_removed", file=str(logs[-1].path))
-        disk.unlink(logs.pop().path)
+        *earlier, newest = logs
+        if _was_left_by_us(disk, snap_dir, earlier):
+            break  # its reader refuses it
+        log.warning("empty_log_removed", file=str(newest.path))
+        disk.unlink(newest.path)
+        logs = earlier
 
 
 def _ends_in_its_header(disk: Disk, file: LogFile) -> bool:
@@ -179,6 +183,13 @@ def _ends_in_its_header(disk: Disk, file: LogFile) -> bool:
     if disk.size(file.path) >= len(FILE_HEADER):
         return False
     return FILE_HEADER.startswith(b"".join(read_chunks(disk, file.path)))
+
+
+def _was_left_by_us(disk: Disk, snap_dir: Path, earlier: list[LogFile]) -> bool:
+    """Does anything show that the last log is our own? Those get their name when their first batch is synced:
+    one without any was damaged, and what it held had been acknowledged."""
+    has_mark = bool(earlier) and marked_growth(disk, earlier[-1]) is not None
+    return has_mark or is_checked(disk, snap_dir, CURRENT_EPOCH)
 
 
 def _forget_everything(disk: Disk, snap_dir: Path, log_dir: Path, options: RecoveryOptions) -> Recovered:

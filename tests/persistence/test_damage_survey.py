@@ -302,8 +302,7 @@ def loading_next(content: bytes) -> str:
 def is_excused(case: Case, damage: Damage, outcome: str) -> bool:
     """What cannot be told from what a crash, Apache or an operator may do."""
     if case.file == "last log":
-        is_torn = damage is zero_sector and case.at >= ENTRIES_END - ENTRY_BYTES - SECTOR_BYTES
-        return is_torn or (damage is cut and case.at <= 8)
+        return damage is zero_sector and case.at >= ENTRIES_END - ENTRY_BYTES - SECTOR_BYTES
     return case.file in ("zoo.cfg.dynamic.N of Apache's", "myid")
 
 

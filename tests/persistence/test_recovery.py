@@ -10,6 +10,7 @@ import pytest
 
 from persistence.data_dirs import has_fetched
 from persistence.disk import RealDisk
+from persistence.epoch_files import CURRENT_EPOCH, write_epoch
 from persistence.errors import CorruptLog, CorruptSnapshot, DataDirError
 from persistence.file_names import Compression
 from persistence.log_format import FILE_HEADER, encode_entries
@@ -538,4 +539,39 @@ def test_damage_to_a_log_that_ends_with_the_snapshot_costs_nothing(disk: MemoryD
     disk._inode(DATA / "log.1").content[at] ^= 1
     found, tree = recovered(disk)
     assert (found.zxid, tree.replayed_zxids, found.gapless_after) == (5, [4, 5], 3)
+    assert not disk.exists(DATA / "log.1")
+
+
+def cut_newest_log(disk: MemoryDisk, size: int) -> None:
+    newest = max(name for name in disk.names(DATA) if name.startswith("log."))
+    disk.put(DATA / newest, disk.get(DATA / newest)[:size])
+
+
+@pytest.mark.parametrize("size", [0, 5, 8])
+def test_a_log_of_our_own_is_never_without_entries(disk: MemoryDisk, size: int) -> None:
+    """It gets its name when its first batch is synced, so one that ends in its header has lost something."""
+    recovered(disk)
+    log = TxnLog(disk, DATA)
+    for zxid in (1, 2):
+        log.append_batch([payload(zxid)])
+        log.roll()
+    cut_newest_log(disk, size)
+    with pytest.raises(CorruptLog, match="may have been acknowledged") as refused:
+        recovered(disk)
+    assert refused.value.file == DATA / "log.2"
+    assert "may be deleted" in refused.value.remedy
+
+
+def test_our_epoch_shows_whose_the_only_log_is(disk: MemoryDisk) -> None:
+    """An Apache server that joined its leader here would have written the epoch anew."""
+    recovered(disk)
+    log = TxnLog(disk, DATA)
+    log.append_batch([payload(1)])
+    log.close()
+    write_epoch(disk, DATA, CURRENT_EPOCH, 1)
+    cut_newest_log(disk, 0)
+    with pytest.raises(CorruptLog, match="may have been acknowledged"):
+        recovered(disk)
+    disk.put(DATA / CURRENT_EPOCH, b"1\n")
+    assert recovered(disk)[0].zxid == 0
     assert not disk.exists(DATA / "log.1")

@@ -14,7 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from jute.quorum_records import ServerState
 from persistence.epoch_files import ACCEPTED_EPOCH, CURRENT_EPOCH, read_epoch
 from persistence.file_names import log_name
-from persistence.log_format import FILE_HEADER
+from persistence.log_format import FILE_HEADER, encode_entries
 from quorum.epochs import EpochKeeper
 from quorum.learner_links import LearnerLink
 from quorum.packets import (
@@ -520,9 +520,18 @@ async def test_zookeeper_4882_a_follower_whose_disk_fails_does_not_go_on(nursery
     assert machine.names_on_disk() == names_of(HISTORY)
 
 
+def left_by_apache(*zxids: int) -> ServerMachine:
+    """What Apache's server has on its disk where ours would have `server_with`: nothing says that it is ours."""
+    machine = server_with()
+    machine.disk.put(FILES / log_name(zxids[0]), FILE_HEADER + encode_entries(list(map(creating, zxids))))
+    for name in (ACCEPTED_EPOCH, CURRENT_EPOCH):
+        machine.disk.put(FILES / name, b"1\n")
+    return machine
+
+
 def test_zookeeper_2332_a_log_that_was_created_and_never_written_is_no_obstacle() -> None:
     """A server that stopped between creating a log file and writing its header did not start again."""
-    machine = server_with(*AIM)
+    machine = left_by_apache(*AIM)
     machine.disk.put(FILES / log_name(E1 + 5), b"")
     assert machine.names_on_disk() == names_of(AIM)
 
@@ -531,7 +540,7 @@ def test_zookeeper_2332_a_log_that_was_created_and_never_written_is_no_obstacle(
 def test_zookeeper_1621_a_log_that_ends_in_its_header_is_no_obstacle(size: int) -> None:
     """On a full disk a new log got part of its header; when there was room again, the server did not
     start."""
-    machine = server_with(*AIM)
+    machine = left_by_apache(*AIM)
     machine.disk.put(FILES / log_name(E1 + 5), FILE_HEADER[:size])
     assert machine.names_on_disk() == names_of(AIM)
 

@@ -339,7 +339,9 @@ class Checker:
             self.note(f"0x{entry.zxid:x} was asked for when 0x{request.floor:x} was already acknowledged")
         conversation = request.conversation
         is_refused = _is_refused(request, entry)
-        if not self._has_local_sessions and not is_refused:
+        # A session is closed wherever its client asked for that, as with the original.
+        may_have_left = self._has_local_sessions or request.op == OpCode.CLOSE_SESSION
+        if not may_have_left and not is_refused:
             latest = self._latest.setdefault(conversation.session_id, conversation)
             if latest.number > conversation.number:
                 self.note(

@@ -521,9 +521,10 @@ async def test_zookeeper_4882_a_follower_whose_disk_fails_does_not_go_on(nursery
 
 
 def left_by_apache(*zxids: int) -> ServerMachine:
-    """What Apache's server has on its disk where ours would have `server_with`: nothing says that it is ours."""
+    """As Apache's server leaves what `server_with` has: nothing says that it is ours."""
     machine = server_with()
-    machine.disk.put(FILES / log_name(zxids[0]), FILE_HEADER + encode_entries(list(map(creating, zxids))))
+    entries = encode_entries(list(map(creating, zxids)))
+    machine.disk.put(FILES / log_name(zxids[0]), FILE_HEADER + entries)
     for name in (ACCEPTED_EPOCH, CURRENT_EPOCH):
         machine.disk.put(FILES / name, b"1\n")
     return machine

@@ -1,7 +1,7 @@
 """A server's history on disk, its tree, and the way from one role to the next."""
 
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -30,6 +30,7 @@ from server.client_protocol import ClientConnection
 from server.clock import SystemClock
 from server.config import ServerConfig
 from server.data_tree import DataTree, mzxid_of, version_of
+from server.ordering import OrderingPipeline
 from server.paths import CONFIG
 from server.replica import Replica
 from server.seats import LeaderSeat
@@ -218,6 +219,28 @@ async def test_ids_of_sessions_go_on_from_role_to_role() -> None:
         assert given_out == sorted(set(given_out))
 
 
+async def test_a_role_that_ends_reaps_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one looks for itself."""
+    async with running(MemoryDisk()) as replica:
+        QuorumOfOne(replica).lead(3)
+        leading = replica.pipeline
+        assert isinstance(leading, OrderingPipeline)
+        reaped: list[bytes] = []
+
+        def deposed_meanwhile(_: OrderingPipeline, never_used_ms_max: int) -> Iterator[bytes | None]:
+            yield b"/first"
+            yield None
+            replica.learn(Upstream(), is_observer=False)
+            yield b"/second"
+
+        monkeypatch.setattr(OrderingPipeline, "expired_containers", deposed_meanwhile)
+        monkeypatch.setattr(
+            OrderingPipeline, "submit_delete_container", lambda _, path: reaped.append(path)
+        )
+        await replica._reap_containers(leading)
+        assert reaped == [b"/first"]
+
+
 async def test_known_sessions_get_their_whole_timeout_from_a_new_leader() -> None:
     """Whenever they were last heard."""
     async with running(MemoryDisk()) as replica:
@@ -372,6 +395,21 @@ async def test_a_damaged_tree_from_a_leader_is_noticed_once_it_is_ours() -> None
         wrong.zxid += 1
         replica.apply(seal(wrong).payload)
         assert replica.digest_mismatches == 1
+
+
+async def test_wrong_digests_are_counted_wherever_they_are_met() -> None:
+    """At the start, and on the way to a role; the server goes on."""
+    wrong = Txn(1, 7, make_zxid(1, 1), 1000, CREATE, (b"/x", b"\0\0\0\0", OPEN_ACL, 0, -1), 12345)
+    disk = MemoryDisk()
+    async with running(disk, digest_enabled=True) as replica:
+        await logged(replica, seal(wrong).payload)
+    async with running(disk, digest_enabled=True) as replica:
+        stats = replica.state.stats
+        assert (replica.last_zxid, stats.digest_mismatches) == (wrong.zxid, 1)
+        wrong.zxid += 1
+        replica.apply(seal(wrong).payload)
+        replica.learn(Upstream(), is_observer=False)
+        assert stats.digest_mismatches == 2
 
 
 def is_gapless_from(replica: Replica, zxid: int) -> bool:

@@ -23,6 +23,7 @@ from persistence.errors import CorruptSnapshot, StorageError
 from persistence.file_names import log_name
 from persistence.log_format import zxid_of
 from persistence.offload import Offload
+from quorum.epochs import EpochKeeper
 from quorum.replica import AuthIds
 from server.acls import OPEN_ACL
 from server.client_fronts import FrontLimits, PlainFront
@@ -234,9 +235,7 @@ async def test_a_role_that_ends_reaps_nothing_more(monkeypatch: pytest.MonkeyPat
             yield b"/second"
 
         monkeypatch.setattr(OrderingPipeline, "expired_containers", deposed_meanwhile)
-        monkeypatch.setattr(
-            OrderingPipeline, "submit_delete_container", lambda _, path: reaped.append(path)
-        )
+        monkeypatch.setattr(OrderingPipeline, "submit_delete_container", lambda _, path: reaped.append(path))
         await replica._reap_containers(leading)
         assert reaped == [b"/first"]
 
@@ -470,6 +469,48 @@ async def test_who_was_told_to_fetch_everything_votes_once_it_has() -> None:
                 await replica.fetched()
     assert not disk.exists(DATA / "fetch-from-leader")
     assert opened(disk, **MEMBER).last_zxid == make_zxid(1, 3)
+
+
+class KilledBetweenOperations(MemoryDisk):
+    """Its budget is one of operations, however much they write."""
+
+    def _act(self, operation: str, cost: int = 1) -> int:
+        return cost if super()._act(operation, min(cost, 1)) else 0
+
+
+@pytest.mark.parametrize("is_power_lost", [False, True])
+async def test_a_crash_while_everything_is_fetched_leaves_no_vote_without_the_epoch(
+    is_power_lost: bool,
+) -> None:
+    """Wherever it comes, on a disk that has been given nothing but the promise."""
+    stream = await leaders_stream(creating(1), creating(2))
+    crashes = 0
+    for budget in range(1000):
+        disk = KilledBetweenOperations()
+        disk.put(DATA / "fetch-from-leader", b"")
+        disk.put(LOGS / "acceptedEpoch", b"7\n")
+        disk.put(LOGS / log_name(1), b"damaged")
+        disk.budget = budget
+        try:
+            async with running(disk, **MEMBER) as replica:
+                epochs = EpochKeeper(disk, LOGS, replica.last_zxid)
+                await restore(replica, stream, make_zxid(7, 0))
+                await replica.adopt_snapshot()
+                epochs.enter(7)
+                await replica.fetched()
+                break
+        except* Killed:
+            crashes += 1
+            disk.lose_power(Random(budget)) if is_power_lost else disk.revive()
+        again = opened(disk, **MEMBER)
+        epochs = EpochKeeper(disk, LOGS, again.last_zxid)
+        assert epochs.accepted == 7
+        if again.last_zxid != -1:
+            assert (again.last_zxid, epochs.current) == (make_zxid(7, 0), 7)
+            assert not disk.exists(DATA / "fetch-from-leader")
+    assert crashes > 12
+    disk.revive()
+    assert (opened(disk, **MEMBER).last_zxid, epochs.current) == (make_zxid(7, 0), 7)
 
 
 class HeldLog:

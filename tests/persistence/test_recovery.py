@@ -306,6 +306,19 @@ def test_damage_before_a_new_epoch_is_refused(disk: MemoryDisk, damage: str) -> 
         recovered(disk)
 
 
+@pytest.mark.parametrize("size", [13, 20, 48])
+def test_a_tear_that_apaches_server_left_before_a_new_epoch_is_refused(disk: MemoryDisk, size: int) -> None:
+    """It leaves an unfinished write where it is, and came back to another leader. Nobody can tell that from
+    damage, until a snapshot makes it superfluous."""
+    put_snapshot(disk, 0)
+    put_log(disk, 1, 2, 3, tail=encode_entries([payload(4)])[:size].ljust(100, b"\0"))
+    put_log(disk, NEXT_EPOCH, NEXT_EPOCH + 1)
+    with pytest.raises(CorruptLog, match=r"log\.1, byte 163: what follows zxid 0x3 is damaged"):
+        recovered(disk)
+    put_snapshot(disk, NEXT_EPOCH)
+    assert recovered(disk)[0].zxid == NEXT_EPOCH + 1
+
+
 def test_an_epoch_may_begin_in_a_new_file(disk: MemoryDisk) -> None:
     with_forty(disk)
     assert recovered(disk)[0].zxid == NEXT_EPOCH + 1

@@ -306,6 +306,19 @@ def test_damage_before_a_new_epoch_is_refused(disk: MemoryDisk, damage: str) -> 
         recovered(disk)
 
 
+@pytest.mark.parametrize("size", [13, 20, 48])
+def test_a_tear_that_apaches_server_left_before_a_new_epoch_is_refused(disk: MemoryDisk, size: int) -> None:
+    """It leaves an unfinished write where it is, and came back to another leader. Nobody can tell that from
+    damage, until a snapshot makes it superfluous."""
+    put_snapshot(disk, 0)
+    put_log(disk, 1, 2, 3, tail=encode_entries([payload(4)])[:size].ljust(100, b"\0"))
+    put_log(disk, NEXT_EPOCH, NEXT_EPOCH + 1)
+    with pytest.raises(CorruptLog, match=r"log\.1, byte 163: what follows zxid 0x3 is damaged"):
+        recovered(disk)
+    put_snapshot(disk, NEXT_EPOCH)
+    assert recovered(disk)[0].zxid == NEXT_EPOCH + 1
+
+
 def test_an_epoch_may_begin_in_a_new_file(disk: MemoryDisk) -> None:
     with_forty(disk)
     assert recovered(disk)[0].zxid == NEXT_EPOCH + 1
@@ -370,6 +383,25 @@ def test_an_empty_last_log_is_removed(disk: MemoryDisk) -> None:
     disk.put(DATA / "log.3", b"")
     assert recovered(disk)[0].zxid == 2
     assert not disk.exists(DATA / "log.3")
+
+
+def test_all_empty_logs_at_the_end_are_removed(disk: MemoryDisk) -> None:
+    """A server that is started again after that may begin another one."""
+    put_snapshot(disk, 0)
+    put_log(disk, 1, 2)
+    for name in ("log.3", "log.100000001"):
+        disk.put(DATA / name, b"")
+    assert recovered(disk)[0].zxid == 2
+    assert sorted(disk.names(DATA)) == ["log.1", "snapshot.0"]
+
+
+@pytest.mark.parametrize("content", [b"Z_LG", FILE_HEADER[:14] + b"\1"])
+def test_a_short_last_log_that_no_header_begins_with_is_refused(disk: MemoryDisk, content: bytes) -> None:
+    put_snapshot(disk, 0)
+    put_log(disk, 1, 2)
+    disk.put(DATA / "log.3", content)
+    with pytest.raises(CorruptLog, match=r"log\.3, byte 0: not a transaction log"):
+        recovered(disk)
 
 
 @pytest.mark.parametrize("content", [b"", b"ZKLG\0\0", FILE_HEADER[:15], b"ZKSN" + FILE_HEADER[4:]])
@@ -575,3 +607,23 @@ def test_our_epoch_shows_whose_the_only_log_is(disk: MemoryDisk) -> None:
     disk.put(DATA / CURRENT_EPOCH, b"1\n")
     assert recovered(disk)[0].zxid == 0
     assert not disk.exists(DATA / "log.1")
+
+
+def put_log_of_ours(disk: MemoryDisk, *zxids: int) -> None:
+    log = TxnLog(disk, DATA)
+    log.append_batch([payload(zxid) for zxid in zxids])
+    log.close()
+
+
+def test_the_log_before_an_empty_one_shows_whose_that_is(disk: MemoryDisk) -> None:
+    """Not what either server wrote before that: the directory may have been handed over."""
+    put_snapshot(disk, 0)
+    put_log_of_ours(disk, 1, 2)
+    put_log(disk, 3, 4)
+    disk.put(DATA / "log.5", b"")
+    assert recovered(disk)[0].zxid == 4
+    assert not disk.exists(DATA / "log.5")
+    put_log_of_ours(disk, 5)
+    disk.put(DATA / "log.6", b"")
+    with pytest.raises(CorruptLog, match=r"log\.6, byte 0"):
+        recovered(disk)

@@ -246,7 +246,7 @@ class OrderOfRemoval(MemoryDisk):
         super().unlink(path)
 
     def sync_directory(self, path: Path) -> None:
-        self.order.append(f"sync {path.name}")
+        self.order.append(f"sync {path}")
         super().sync_directory(path)
 
 
@@ -260,7 +260,7 @@ def test_a_loss_of_power_brings_no_snapshot_back_whose_log_was_purged() -> None:
     for zxid in (0, 1, 2):
         disk.put(LOGS / f"log.{zxid}", b"")
     purge(disk, SNAPS, LOGS, 3)
-    assert disk.order == ["snapshot.0", "snapshot.1", f"sync {SNAPS.name}", "log.0", "log.1"]
+    assert disk.order == ["snapshot.0", "snapshot.1", f"sync {SNAPS}", "log.0", "log.1"]
 
 
 def test_purge_never_keeps_fewer_than_three(disk: MemoryDisk) -> None:

@@ -136,6 +136,7 @@ class Chance:
         sid = min(looking, key=lambda sid: (looking[sid].election.wake_at, sid))
         self.now = max(self.now, looking[sid].election.wake_at)
         self._step(sid, TimePassed())
+        assert looking[sid].outcome is not None or looking[sid].election.wake_at > self.now
 
     def _step(self, sid: int, event: Heard | DialFailed | TimePassed) -> None:
         server = self.servers[sid]
@@ -195,6 +196,80 @@ def test_where_all_answer_nobody_waits(ensemble: Chance) -> None:
         server.election.proposal = server.election._first = first
     ensemble.run()
     assert ensemble.now == 0
+
+
+# --- When it ends.
+
+FIVE = ensemble_of([1, 2, 3, 4, 5])
+BEST = Vote(leader=3, zxid=7, election_epoch=1, peer_epoch=2)
+
+
+def one_of_five() -> Election:
+    electorate = Electorate.of(FIVE, FIVE)
+    return looking(1, config=electorate)
+
+
+def says(sid: int, vote: Vote, state: ServerState = ServerState.LOOKING) -> Heard:
+    return Heard(sid, say(vote, state, ELECTORATE))
+
+
+def test_a_wait_ends_when_it_is_over_whenever_our_vote_is_due_again() -> None:
+    """Before that, and long before it: 200 ms are waited."""
+    for begun in (0.15, 10.0):
+        election = one_of_five()
+        election.start(0)
+        while election.wake_at < begun:
+            election.step(TimePassed(), election.wake_at)
+        for sid in (2, 3):
+            election.step(says(sid, BEST), begun)
+        assert election.wake_at == pytest.approx(begun + 0.2)
+        assert election.step(TimePassed(), election.wake_at) == [Decide(BEST, ServerState.FOLLOWING)]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([4, 5]),
+            st.builds(Vote, st.integers(1, 5), st.integers(-1, 7), st.integers(0, 3), st.integers(0, 1)),
+            st.sampled_from(ServerState),
+        ),
+        max_size=30,
+    )
+)
+def test_nobody_puts_off_an_election_by_speaking_for_servers_that_are_gone(
+    lies: list[tuple[int, Vote, ServerState]],
+) -> None:
+    """Three of five agree, and a stranger says something else every 10 ms in the name of another."""
+    election = one_of_five()
+    outputs = election.start(0)
+    for sid in (2, 3):
+        outputs = election.step(says(sid, BEST), 0)
+    for number, (sid, vote, state) in enumerate(lies):
+        if not any(isinstance(each, Decide) for each in outputs):
+            outputs = election.step(says(sid, vote, state), number / 100)
+    if not any(isinstance(each, Decide) for each in outputs):
+        assert election.wake_at == pytest.approx(0.2)
+        outputs = election.step(TimePassed(), election.wake_at)
+    assert outputs[-1] == Decide(BEST, ServerState.FOLLOWING)
+
+
+def test_an_oracle_is_asked_again() -> None:
+    """It may choose us while we look, and nobody tells us."""
+    two = ensemble_of([1, 2])
+    is_chosen = False
+    election = looking(1, config=Electorate.of(two, two, lambda: is_chosen))
+    election.start(0)
+    for _ in range(5):
+        outputs = election.step(TimePassed(), election.wake_at)
+        assert [type(each) for each in outputs] == [Send]
+    is_chosen = True
+    chosen_at = election.wake_at
+    election.step(TimePassed(), chosen_at)
+    assert election.wake_at == pytest.approx(chosen_at + 0.2)
+    assert [type(each) for each in election.step(TimePassed(), election.wake_at)] == [Decide]
+
+
+# --- Observers.
 
 
 def test_an_observer_that_asks_learns_the_leader() -> None:

@@ -1,7 +1,7 @@
 """Our leader with scripted learners: first the conversations that were captured between Apache's servers,
 byte for byte, then everything learners may also do."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pytest
 import trio
@@ -39,6 +39,7 @@ from quorum.packets import (
     revalidate_packet,
 )
 from tests.quorum.fake_replica import FakeReplica, stream_of, txn, txns
+from tests.quorum.memory_network import MemoryNetwork
 from tests.quorum.scripted_peers import (
     CONFIG,
     INIT_LIMIT_S,
@@ -1164,6 +1165,48 @@ async def test_a_later_epoch_is_not_believed_again_soon(nursery: trio.Nursery, m
     mock_clock.jump(CLAIMS_APART_S)
     await ours.joined_by(3, accepted=epoch + 2)
     assert "server 3 has accepted epoch 6" in str(ours.ended)
+
+
+async def test_who_comes_to_follow_while_its_address_is_looked_up_is_not_given_way_to(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That may take long, and the member itself was on its way."""
+    is_looked_up = trio.Event()
+
+    async def is_at(_: MemoryNetwork, stream: trio.abc.Stream, hosts: Collection[str]) -> bool:
+        await is_looked_up.wait()
+        return True
+
+    monkeypatch.setattr(MemoryNetwork, "is_at", is_at)
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    await ours.followed_by(1)
+    liar = await ours.joined_by(3, accepted=2)
+    await ours.followed_by(3)
+    is_looked_up.set()
+    await wait_all_tasks_blocked()
+    assert ours.ended is None
+    assert show(liar.heard()) == ["LEADERINFO 1/0"]
+
+
+async def test_no_address_is_looked_up_for_what_will_not_be_believed(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger may ask for it as often as it likes."""
+
+    async def is_at(_: MemoryNetwork, stream: trio.abc.Stream, hosts: Collection[str]) -> bool:
+        raise AssertionError(f"{hosts} are looked up")
+
+    _, keeper = epochs_at()
+    keeper.believe_claim(0, trio.current_time())
+    ours = LeaderUnderTest(nursery, keeper=keeper)
+    await ours.leads()
+    await ours.followed_by(1)
+    monkeypatch.setattr(MemoryNetwork, "is_at", is_at)
+    await ours.joined_by(3, accepted=2)
+    monkeypatch.setattr(keeper, "believes_claim", lambda now: True)
+    await ours.joined_by(1, accepted=2)
+    assert ours.ended is None
 
 
 @pytest.mark.parametrize("is_serving", [False, True])

@@ -7,6 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from persistence.log_format import zxid_of
+from quorum.epochs import EpochKeeper
 from quorum.packets import (
     ACK,
     ACKEPOCH,
@@ -448,6 +449,41 @@ async def test_a_history_that_was_fetched_counts_once_its_epoch_is_entered(nurse
     await leader.say(packet(SNAP, E1 + 2), stream_of(txns(E1 + 1, E1 + 2)), new_leader())
     assert seen == [([E1 + 1, E1 + 2], 1, [])]
     assert show(leader.heard()) == ["ACK 1/0"]
+
+
+async def test_only_a_whole_tree_ends_what_an_operator_asked_for(nursery: trio.Nursery) -> None:
+    """Who asks for it while the server runs means its next start; until then it may come back by DIFF."""
+    learner = LearnerUnderTest(nursery)
+    fetched: list[bool] = []
+    learner.replica.on_fetched = lambda: fetched.append(True)
+    leader = await learner.follows()
+    await leader.say(packet(DIFF, 0), new_leader(), UP_TO_DATE)
+    assert learner.synced_with == [1]
+    assert not fetched
+
+
+async def test_whoever_is_stopped_after_it_has_entered_the_epoch_has_fetched_everything(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it would take all of it once more when it is started."""
+    fetched: list[bool] = []
+    enter = EpochKeeper.enter
+
+    def stop_behind(keeper: EpochKeeper, epoch: int) -> None:
+        enter(keeper, epoch)
+        inner.cancel_scope.cancel()
+
+    async def has_fetched(_: FakeReplica) -> None:
+        await trio.lowlevel.checkpoint()
+        fetched.append(True)
+
+    monkeypatch.setattr(EpochKeeper, "enter", stop_behind)
+    monkeypatch.setattr(FakeReplica, "fetched", has_fetched)
+    async with trio.open_nursery() as inner:
+        learner = LearnerUnderTest(inner)
+        leader = await learner.follows()
+        await leader.say(packet(SNAP, E1 + 2), stream_of(txns(E1 + 1, E1 + 2)), new_leader())
+    assert fetched == [True]
 
 
 async def test_a_proposal_that_was_left_out_is_noticed_while_we_serve(nursery: trio.Nursery) -> None:

@@ -87,12 +87,16 @@ async def test_a_log_that_cannot_be_read_is_no_reason_to_stop_leading(fails_at: 
 
 
 @pytest.mark.parametrize(
-    ("reading_s", "first_bursts", "took_s"),
-    [(0.0, [7, 16, 32, 64, 128, 128], 0.0), (0.003, [7, 8, 8, 8, 8, 8], 63 * 0.003 + 62 * 0.001)],
-    ids=["nobody is in a hurry", "the server is busy"],
+    ("busy_from", "first_bursts", "took_s"),
+    [
+        (1000, [7, 16, 32, 64, 128, 128], 0.0),
+        (0, [7, 8, 8, 8, 8, 8], 63 * 0.003 + 62 * 0.001),
+        (2, [7, 16, 32, 16, 8, 8], 56 * 0.003 + 55 * 0.001),
+    ],
+    ids=["nobody is in a hurry", "the server is busy", "it becomes busy"],
 )
 async def test_transactions_come_in_bursts_as_large_as_fit_between_requests_of_clients(
-    autojump_clock: trio.testing.MockClock, reading_s: float, first_bursts: list[int], took_s: float
+    autojump_clock: trio.testing.MockClock, busy_from: int, first_bursts: list[int], took_s: float
 ) -> None:
     """Of 1 KB each: 8 KB at first, then more, or not; with a pause of 1 ms behind one that took long."""
     replica = FakeReplica([txn(E1 + n, body=bytes(996)) for n in range(1, 503)], commit_log_count=1)
@@ -101,7 +105,7 @@ async def test_transactions_come_in_bursts_as_large_as_fit_between_requests_of_c
 
     async def offload(fn: Callable[..., object], *args: object) -> object:
         if fn is _next_burst:
-            await trio.sleep(reading_s)
+            await trio.sleep(0.003 if len(sizes) > busy_from else 0.0)
         return await inline(fn, *args)
 
     async def measure() -> None:
@@ -116,6 +120,35 @@ async def test_transactions_come_in_bursts_as_large_as_fit_between_requests_of_c
     assert sizes[1:7] == first_bursts
     assert sum(sizes) == 501
     assert trio.current_time() - started_at == pytest.approx(took_s, abs=0.002)
+
+
+async def test_a_learner_is_not_held_back_while_as_much_is_written_as_it_gets(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """However busy the server is: it would never catch up."""
+    replica = FakeReplica([txn(E1 + n, body=bytes(996)) for n in range(1, 503)], commit_log_count=1)
+    bursts = written = 0
+
+    async def offload(fn: Callable[..., object], *args: object) -> object:
+        nonlocal bursts, written
+        result = await inline(fn, *args)
+        if fn is _next_burst and result:
+            assert isinstance(result, list)
+            bursts += 1
+            await trio.sleep(0.003)
+            for _ in result if written < 502 else ():
+                written += 1
+                replica.on_disk.append(txn(replica.last_zxid + 1, body=bytes(996)))
+                replica.apply(replica.on_disk[-1])
+        return result
+
+    sync = LearnerSync(settings(), replica, offload, PeerStats(), lambda: True)  # type: ignore[arg-type]
+    sent, received = trio.testing.MemorySendStream(), trio.testing.MemoryReceiveStream()
+    link = LearnerLink(trio.StapledStream(sent, received), data_bytes_max=1 << 20)
+    started_at = trio.current_time()
+    assert await sync.bring_up_to_date(1, link, E1 + 1, lambda _: None) is SyncMode.DIFF
+    paused_s = trio.current_time() - started_at - bursts * 0.003
+    assert paused_s == pytest.approx(502 / 8 * 0.001, abs=0.002)  # once nothing more was written
 
 
 async def test_a_log_that_ends_before_what_is_in_memory_is_not_tried_again() -> None:

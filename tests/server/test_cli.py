@@ -235,6 +235,18 @@ def test_ctrl_c_in_the_first_moments_leaves_no_traceback(tmp_path: Path, started
     assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
 
 
+def test_no_signal_ends_a_server_before_it_listens_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be reading a large tree by then."""
+    ignored: list[bool] = []
+
+    def look(*_: object, **__: object) -> None:
+        ignored.extend(signal.getsignal(number) is signal.SIG_IGN for number in SIGNALS)
+
+    monkeypatch.setattr("trio.run", look)
+    assert run.serve_until_signalled(LoadedConfig(config=ServerConfig(data_dir=Path("data")))) == 0
+    assert ignored == [False, True, True, True, True]
+
+
 def test_a_log_format_that_is_not_known_is_named(
     tmp_path: Path, started: list[LoadedConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,3 +149,14 @@ def test_a_result_inside_a_multi_shows_the_children_that_it_has_created() -> Non
     children = unpack_from(">i", stat, 56)[0]
     assert (version, cversion, children) == (1, 1, 1)
     assert_settled(server)
+
+
+def test_installed_nodes_count_by_the_characters_of_their_paths() -> None:
+    """As computed ones do (test_data_tree.py)."""
+    server = OneServer()
+    client = server.connect()
+    before = server.tree.approximate_data_bytes
+    for path in ("/\u00e4\u20ac", "/\u00e4\u20ac/\u00e9"):
+        create(client, path, b"abc")
+    assert_settled(server)
+    assert server.tree.approximate_data_bytes - before == (3 + 3) + (5 + 3)

@@ -1,7 +1,7 @@
 """A server's history on disk, its tree, and the way from one role to the next."""
 
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -23,6 +23,7 @@ from persistence.errors import CorruptSnapshot, StorageError
 from persistence.file_names import log_name
 from persistence.log_format import zxid_of
 from persistence.offload import Offload
+from quorum.epochs import EpochKeeper
 from quorum.replica import AuthIds
 from server.acls import OPEN_ACL
 from server.client_fronts import FrontLimits, PlainFront
@@ -30,6 +31,7 @@ from server.client_protocol import ClientConnection
 from server.clock import SystemClock
 from server.config import ServerConfig
 from server.data_tree import DataTree, mzxid_of, version_of
+from server.ordering import OrderingPipeline
 from server.paths import CONFIG
 from server.replica import Replica
 from server.seats import LeaderSeat
@@ -218,6 +220,26 @@ async def test_ids_of_sessions_go_on_from_role_to_role() -> None:
         assert given_out == sorted(set(given_out))
 
 
+async def test_a_role_that_ends_reaps_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one looks for itself."""
+    async with running(MemoryDisk()) as replica:
+        QuorumOfOne(replica).lead(3)
+        leading = replica.pipeline
+        assert isinstance(leading, OrderingPipeline)
+        reaped: list[bytes] = []
+
+        def deposed_meanwhile(_: OrderingPipeline, never_used_ms_max: int) -> Iterator[bytes | None]:
+            yield b"/first"
+            yield None
+            replica.learn(Upstream(), is_observer=False)
+            yield b"/second"
+
+        monkeypatch.setattr(OrderingPipeline, "expired_containers", deposed_meanwhile)
+        monkeypatch.setattr(OrderingPipeline, "submit_delete_container", lambda _, path: reaped.append(path))
+        await replica._reap_containers(leading)
+        assert reaped == [b"/first"]
+
+
 async def test_known_sessions_get_their_whole_timeout_from_a_new_leader() -> None:
     """Whenever they were last heard."""
     async with running(MemoryDisk()) as replica:
@@ -374,6 +396,21 @@ async def test_a_damaged_tree_from_a_leader_is_noticed_once_it_is_ours() -> None
         assert replica.digest_mismatches == 1
 
 
+async def test_wrong_digests_are_counted_wherever_they_are_met() -> None:
+    """At the start, and on the way to a role; the server goes on."""
+    wrong = Txn(1, 7, make_zxid(1, 1), 1000, CREATE, (b"/x", b"\0\0\0\0", OPEN_ACL, 0, -1), 12345)
+    disk = MemoryDisk()
+    async with running(disk, digest_enabled=True) as replica:
+        await logged(replica, seal(wrong).payload)
+    async with running(disk, digest_enabled=True) as replica:
+        stats = replica.state.stats
+        assert (replica.last_zxid, stats.digest_mismatches) == (wrong.zxid, 1)
+        wrong.zxid += 1
+        replica.apply(seal(wrong).payload)
+        replica.learn(Upstream(), is_observer=False)
+        assert stats.digest_mismatches == 2
+
+
 def is_gapless_from(replica: Replica, zxid: int) -> bool:
     """What a learner that has `zxid` would be sent has no gap, however it was logged."""
     payloads = replica.logged_after(zxid)
@@ -432,6 +469,48 @@ async def test_who_was_told_to_fetch_everything_votes_once_it_has() -> None:
                 await replica.fetched()
     assert not disk.exists(DATA / "fetch-from-leader")
     assert opened(disk, **MEMBER).last_zxid == make_zxid(1, 3)
+
+
+class KilledBetweenOperations(MemoryDisk):
+    """Its budget is one of operations, however much they write."""
+
+    def _act(self, operation: str, cost: int = 1) -> int:
+        return cost if super()._act(operation, min(cost, 1)) else 0
+
+
+@pytest.mark.parametrize("is_power_lost", [False, True])
+async def test_a_crash_while_everything_is_fetched_leaves_no_vote_without_the_epoch(
+    is_power_lost: bool,
+) -> None:
+    """Wherever it comes, on a disk that has been given nothing but the promise."""
+    stream = await leaders_stream(creating(1), creating(2))
+    crashes = 0
+    for budget in range(1000):
+        disk = KilledBetweenOperations()
+        disk.put(DATA / "fetch-from-leader", b"")
+        disk.put(LOGS / "acceptedEpoch", b"7\n")
+        disk.put(LOGS / log_name(1), b"damaged")
+        disk.budget = budget
+        try:
+            async with running(disk, **MEMBER) as replica:
+                epochs = EpochKeeper(disk, LOGS, replica.last_zxid)
+                await restore(replica, stream, make_zxid(7, 0))
+                await replica.adopt_snapshot()
+                epochs.enter(7)
+                await replica.fetched()
+                break
+        except* Killed:
+            crashes += 1
+            disk.lose_power(Random(budget)) if is_power_lost else disk.revive()
+        again = opened(disk, **MEMBER)
+        epochs = EpochKeeper(disk, LOGS, again.last_zxid)
+        assert epochs.accepted == 7
+        if again.last_zxid != -1:
+            assert (again.last_zxid, epochs.current) == (make_zxid(7, 0), 7)
+            assert not disk.exists(DATA / "fetch-from-leader")
+    assert crashes > 12
+    disk.revive()
+    assert (opened(disk, **MEMBER).last_zxid, epochs.current) == (make_zxid(7, 0), 7)
 
 
 class HeldLog:

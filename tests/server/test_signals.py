@@ -64,3 +64,19 @@ def test_signals_that_end_a_process_do_not_end_a_server(server: Server) -> None:
     assert server.ask(b"ruok") == b"imok"
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(WAIT_SECONDS_MAX) == 0
+
+
+def test_tests_do_not_pass_on_that_signals_are_ignored() -> None:
+    """As under nohup and in the background: what they start would not end when it is told to."""
+    as_under_nohup = (
+        "import signal, subprocess, sys\n"
+        "signals = signal.SIGINT, signal.SIGHUP\n"
+        "for number in signals: signal.signal(number, signal.SIG_IGN)\n"
+        "import tests.conftest\n"
+        "started = 'import signal; print(*(signal.getsignal(each) is signal.SIG_IGN for each in (1, 2)))'\n"
+        "subprocess.run([sys.executable, '-c', started], check=True)\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", as_under_nohup], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert told.split() == ["False", "False"]

@@ -561,33 +561,42 @@ def test_the_reaper_looks_at_very_many_nodes_in_slices() -> None:
     assert turns.count > 10
 
 
-def test_the_reaper_leaves_nodes_that_are_about_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def with_used_containers(server: OneServer, client: Client, *paths: str) -> None:
+    """They had a child, and have none any more."""
+    for path in paths:
+        client.ask(OpCode.CREATE_CONTAINER, CreateRequest(path, b"", OPEN, CreateMode.CONTAINER))
+        create(client, f"{path}/child")
+        client.ask(OpCode.DELETE, DeleteRequest(f"{path}/child", -1))
+    server.begin_batch()
+
+
+def test_the_reaper_leaves_nodes_that_are_about_to_change() -> None:
     """A container that its clients delete and make again is a new one, which has not had children yet."""
     server = OneServer(ttl_nodes=True)
     client = server.connect()
-    container = encode(CreateRequest("/c", b"", OPEN, CreateMode.CONTAINER))
-    deletions = [encode(DeleteRequest(path, -1)) for path in ("/c", "/c/child")]
-    client.ask(OpCode.CREATE_CONTAINER, container)
-    create(client, "/c/child")
-    client.ask(OpCode.DELETE, deletions[1])
-    assert list(server.pipeline.expired_containers(0)) == [b"/c"]
-    server.begin_batch()
-    client.send(1, OpCode.DELETE, deletions[0])
-    client.send(2, OpCode.CREATE_CONTAINER, container)
-    assert list(server.pipeline.expired_containers(0)) == []
+    with_used_containers(server, client, "/c", "/e")
+    assert list(server.pipeline.expired_containers(0)) == [b"/c", b"/e"]
+    client.send(1, OpCode.DELETE, encode(DeleteRequest("/c", -1)))
+    container = CreateRequest("/c", b"", OPEN, CreateMode.CONTAINER)
+    client.send(2, OpCode.CREATE_CONTAINER, encode(container))
+    assert list(server.pipeline.expired_containers(0)) == [b"/e"]
     server.settle()
-    assert list(server.pipeline.expired_containers(0)) == []
+    assert list(server.pipeline.expired_containers(0)) == [b"/e"]
 
-    create(client, "/c/child")
-    client.ask(OpCode.DELETE, deletions[1])
+
+def test_the_reaper_waits_for_what_is_being_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long that takes. What it changes is known only then."""
+    server = OneServer(ttl_nodes=True)
+    client = server.connect()
+    with_used_containers(server, client, "/c", "/e")
     monkeypatch.setattr(slices, "STEPS_PER_SLICE", 1)
-    server.begin_batch()
-    client.send(3, OpCode.MULTI, b"".join(islice(creates(b"/d"), 2000)) + MULTI_END)
+    change = of_type(OpCode.SET_DATA, named(b"/c") + pack(">ii", 0, -1))
+    client.send(1, OpCode.MULTI, b"".join(islice(creates(b"/d"), 2000)) + change + MULTI_END)
     looks = server.pipeline.expired_containers(0)
-    assert server.pipeline.preparing is not None
-    assert next(looks) is None
-    server.settle()
-    assert next(looks) == b"/c"
+    assert [next(looks) for _ in range(100)] == [None] * 100
+    server.work_off()
+    assert server.sink.undurable
+    assert list(filter(None, looks)) == [b"/e"]
 
 
 @pytest.mark.parametrize("count", [20_000, pytest.param(100_000, marks=pytest.mark.long)])

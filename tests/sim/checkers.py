@@ -196,10 +196,14 @@ class Checker:
         if zxid <= self.history.last_zxid:
             self._compare_trees(server, self.history.existing(zxid), nodes)
 
-    def check_loaded(self, server: str, zxid: int, nodes: dict[str, Node]) -> None:
+    def check_loaded(
+        self, server: str, zxid: int, nodes: dict[str, Node], *, is_damaged: bool = False
+    ) -> None:
         """What a disk leads to is what the history makes of its last transaction. If that was never committed
-        nobody can tell yet."""
-        if zxid in self.history.entries:
+        nobody can tell yet. A damaged log may end like a torn one, before what came into the snapshot while
+        it was written: a leader brings the rest, and `check_role` looks at that."""
+        is_ahead = any(max(node.mzxid, node.pzxid) > zxid for node in nodes.values())
+        if zxid in self.history.entries and not (is_damaged and is_ahead):
             self._compare_trees(f"{server}, from its disk,", self.history.existing(zxid), nodes)
 
     def log_cut(self, server: str, zxid: int, left: set[int]) -> None:

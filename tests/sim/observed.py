@@ -125,7 +125,8 @@ def observed(machines: dict[str, Machine], checker: Checker, *, observers_log: b
         machine = here()
         if machine is not None:
             machine.read_its_disk()
-            checker.check_loaded(machine.name, replica.last_zxid, nodes_of(replica.tree))
+            nodes, is_damaged = nodes_of(replica.tree), machine.disk.is_damaged
+            checker.check_loaded(machine.name, replica.last_zxid, nodes, is_damaged=is_damaged)
 
     def truncate_after(original: Callable[..., int | None], log: Any, zxid: int) -> int | None:
         last = original(log, zxid)

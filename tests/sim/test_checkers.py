@@ -107,7 +107,18 @@ def test_what_a_disk_leads_to_is_judged_if_its_last_transaction_was_committed() 
     checker.check_loaded("s1", 0x1_0000_0001, {})
     checker.check_loaded("s1", 0x1_0000_0002, {"/n": node})  # not committed yet
     assert not checker.violations
-    checker.check_loaded("s1", 0x1_0000_0001, {"/n": node})
+    checker.check_loaded("s1", 0x1_0000_0001, {"/n": node}, is_damaged=True)
+    assert len(checker.violations) == 1
+
+
+def test_a_snapshot_may_be_ahead_of_a_damaged_log() -> None:
+    """A zeroed sector in the last batch looks like a write that a crash cut short."""
+    checker = a_session_last_heard_at(5.0, led_from=0.0)
+    zxid = 0x1_0000_0001
+    ahead = {"/n": Node(b"", zxid, zxid + 1, 0, 0, 1, 0, zxid, 0, frozenset())}
+    checker.check_loaded("s1", zxid, ahead, is_damaged=True)
+    assert not checker.violations
+    checker.check_loaded("s1", zxid, ahead)
     assert len(checker.violations) == 1
 
 

@@ -194,7 +194,8 @@ class Machine:
         self._cut_off(with_machine=with_machine)
         if with_machine:
             self.disk.lose_power()
-        self.checker.check_disk(self.name, self.disk, has_old_logs=self.has_old_logs)
+        if not self.is_fetching:  # else what is left of its files is put aside at its next start
+            self.checker.check_disk(self.name, self.disk, has_old_logs=self.has_old_logs)
         if self._process is not None:
             self._process.cancel()
 

@@ -102,7 +102,8 @@ class Crowd:
         frame = _frame(op, body)
         for client in self.clients:
             client.is_heard = False
-            assert client.socket is not None
+            if client.socket is None:
+                raise LoadFailed("the server hung up on a client that had its session")
             client.socket.send(frame)
         return self._until_all_are_heard(began)
 

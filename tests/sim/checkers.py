@@ -95,6 +95,7 @@ class SeenSession:
     timeout_ms: int
     client: str
     last_heard_at: float  # sent then, and answered
+    last_said_at: float  # sent then, and perhaps answered to nobody: its client may have hung up
     heard_by: dict[str, float] = attrs.field(factory=dict)  # the same, by the server that answered
     is_closing: bool = False  # its client has asked for its end
 
@@ -324,6 +325,7 @@ class Checker:
 
     def asked(self, request: Request) -> None:
         conversation = request.conversation
+        self.session_said(conversation.session_id)
         if request.op == OpCode.CLOSE_SESSION:
             self.seen_sessions[conversation.session_id].is_closing = True
         if request.is_write:
@@ -404,10 +406,10 @@ class Checker:
                 self.fail(f"{client} goes on with session 0x{session_id:x}, which was closed before it asked")
         created_zxid = 0 if record is None else record.created_zxid
         seen = self.seen_sessions.get(session_id)
-        if (
-            seen is None or (seen.created_zxid or created_zxid) != created_zxid
-        ):  # a clock set back repeats ids
-            seen = self.seen_sessions[session_id] = SeenSession(created_zxid, timeout_ms, client, sent_at)
+        # A clock set back repeats ids.
+        if seen is None or (seen.created_zxid or created_zxid) != created_zxid:
+            seen = SeenSession(created_zxid, timeout_ms, client, last_heard_at=sent_at, last_said_at=sent_at)
+            self.seen_sessions[session_id] = seen
         if seen.client != client:
             self.fail(f"session 0x{session_id:x} of {seen.client} was given to {client}")
         seen.timeout_ms = timeout_ms
@@ -432,6 +434,9 @@ class Checker:
                 f"its timeout is {seen.timeout_ms} ms"
             )
 
+    def session_said(self, session_id: int) -> None:
+        self.seen_sessions[session_id].last_said_at = self._now()
+
     def session_heard(self, session_id: int, sent_at: float, server: str) -> None:
         seen = self.seen_sessions[session_id]
         seen.last_heard_at = max(seen.last_heard_at, sent_at)
@@ -448,7 +453,7 @@ class Checker:
             seen = self.seen_sessions.get(session_id)
             if seen is None or seen.created_zxid not in (0, record.created_zxid):
                 continue
-            silent_s = now - max(seen.last_heard_at, quiet_since)
+            silent_s = now - max(seen.last_said_at, quiet_since)
             if silent_s > seen.timeout_ms / 1000 / self._patience + slack_s:
                 self.note(
                     f"session 0x{session_id:x} of {seen.client} lives on {silent_s:.1f} s after it was heard"

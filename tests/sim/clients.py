@@ -271,6 +271,7 @@ class Client:
                 return
             if now >= ping_at and not self._pings:
                 self._pings.append(now)
+                self._checker.session_said(self.session_id)
                 await self._send(stream, [(PING_XID, OpCode.PING, b"")])
             if now >= act_at and len(self._in_flight) < habits.pipelined_max:
                 if not await self._act(stream):

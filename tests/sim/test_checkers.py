@@ -35,6 +35,19 @@ def test_a_session_that_nobody_uses_must_end() -> None:
     assert len(checker.violations) == 1
 
 
+def test_a_server_may_have_heard_what_it_answered_to_nobody() -> None:
+    """A client that hung up in the middle of its requests."""
+    now = 5.0
+    checker = a_session_last_heard_at(5.0, led_from=0.0)
+    checker._now = lambda: now
+    now = 8.0
+    checker.session_said(SESSION)
+    checker.check_late_sessions(8.0 + TIMEOUT_S + 1.0, 0.0, slack_s=2.0)
+    assert not checker.violations
+    checker.check_late_sessions(8.0 + TIMEOUT_S + 3.0, 0.0, slack_s=2.0)
+    assert len(checker.violations) == 1
+
+
 def test_a_session_has_its_whole_timeout_when_a_leader_begins() -> None:
     """Also if it is the one that led before: a leader resigns when its epoch is used up."""
     checker = a_session_last_heard_at(5.0, led_from=50.0)

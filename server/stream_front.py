@@ -35,6 +35,7 @@ class StreamPeer:
         self._has_output = trio.Event()
         self._may_read = trio.Event()
         self._conversation = trio.CancelScope()
+        self._lingers = False
         self._discarded_bytes = 0
         self.connection = ClientConnection(front.pipeline, self, address, port)
 
@@ -60,7 +61,7 @@ class StreamPeer:
     async def _receive_all(self) -> None:
         connection = self.connection
         while True:
-            while connection.is_paused:
+            while connection.is_paused and not self._lingers:
                 self._may_read = trio.Event()
                 await self._may_read.wait()
             data = await self._stream.receive_some(RECEIVE_BYTES)
@@ -99,6 +100,8 @@ class StreamPeer:
     async def _linger(self) -> None:
         """All is said: stop sending, and close when the client has done so too (see client_fronts.py)."""
         if isinstance(self._stream, trio.abc.HalfCloseableStream):
+            self._lingers = True
+            self._may_read.set()
             await self._stream.send_eof()
             await trio.sleep(LINGER_MS / 1000)
         self._conversation.cancel()

@@ -13,7 +13,7 @@ from jute.client_records import Acl, ConnectRequest, CreateRequest, GetDataReque
 from jute.opcodes import OpCode
 from jute.record import encode
 from server.client_fronts import LINGER_BYTES, LINGER_MS, FrontLimits, PlainFront, client_address
-from server.client_protocol import OUT_PAUSE_BYTES
+from server.client_protocol import OUT_PAUSE_BYTES, ClientConnection
 from server.clock import SystemClock
 from server.pipeline import Pipeline
 from server.stream_front import StreamFront
@@ -236,6 +236,26 @@ async def test_a_stream_whose_client_stays_after_its_word_is_closed_in_time(
         assert await client.receive_some() == b""
         assert len(front.peers) == 1
     assert trio.current_time() == LINGER_MS / 1000
+
+
+async def test_a_stream_that_was_not_read_from_is_closed_with_its_client(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """As one that waited for a leader's word about its session, which then was gone."""
+    front = StreamFront(OneServer().pipeline, FrontLimits(), SystemClock())
+
+    def paused(connection: ClientConnection, word: bytes) -> bytes:
+        connection.pause()
+        return b"imok"
+
+    front.pipeline.answer_word = paused
+    client, server_end = trio.testing.memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(front.serve, server_end, "127.0.0.1", 1)
+        await client.send_all(b"ruok")
+        assert await client.receive_some() == b"imok"
+        await client.aclose()
+    assert trio.current_time() == 0
 
 
 def test_addresses_are_written_as_java_writes_them() -> None:

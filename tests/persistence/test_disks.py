@@ -1,5 +1,6 @@
 """What persistence relies on holds for the file system as for its stand-in in memory."""
 
+import os
 from contextlib import closing
 from pathlib import Path
 from stat import S_IMODE
@@ -98,3 +99,24 @@ def test_whoever_could_not_read_a_file_cannot_read_what_replaces_it(tmp_path: Pa
         "zoo.cfg": 0o600,
         "zoo.cfg.bak": 0o600,
     }
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_what_replaces_a_file_is_for_its_readers_from_its_first_byte_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """It is for its owner alone until it is known who else may read it."""
+    disk, file = RealDisk(), tmp_path / "zoo.cfg"
+    file.write_bytes(b"old")
+    file.chmod(mode)
+    modes: list[int] = []
+    fchmod = os.fchmod
+
+    def noting(fd: int, mode: int) -> None:
+        modes.append(S_IMODE(os.fstat(fd).st_mode))
+        fchmod(fd, mode)
+
+    monkeypatch.setattr(os, "fchmod", noting)
+    replace_file(disk, file, b"superDigest")
+    assert modes == [0o600]
+    assert S_IMODE(file.stat().st_mode) == mode

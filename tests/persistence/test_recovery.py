@@ -319,6 +319,22 @@ def test_a_tear_that_apaches_server_left_before_a_new_epoch_is_refused(disk: Mem
     assert recovered(disk)[0].zxid == NEXT_EPOCH + 1
 
 
+def test_so_is_a_tear_of_ours_behind_which_apaches_server_went_on(disk: MemoryDisk) -> None:
+    """With the beginning of the batch that a crash interrupted. Our own next start would have cut it off."""
+    recovered(disk)
+    log = TxnLog(disk, DATA, preallocate_bytes=8192)
+    log.append_batch([payload(1)])
+    log.append_batch([payload(zxid, bytes([zxid]) * 300) for zxid in (2, 3, 4)])
+    log.close()
+    torn = disk.get(DATA / "log.1")[:512].ljust(8192, b"\0")
+    disk.put(DATA / "log.1", torn)
+    put_log(disk, NEXT_EPOCH, NEXT_EPOCH + 1)
+    with pytest.raises(CorruptLog, match=r"log\.1, byte \d+: what follows zxid 0x2 is damaged"):
+        recovered(disk)
+    disk.unlink(DATA / f"log.{NEXT_EPOCH:x}")
+    assert recovered(disk)[0].zxid == 2
+
+
 def test_an_epoch_may_begin_in_a_new_file(disk: MemoryDisk) -> None:
     with_forty(disk)
     assert recovered(disk)[0].zxid == NEXT_EPOCH + 1
@@ -395,8 +411,8 @@ def test_all_empty_logs_at_the_end_are_removed(disk: MemoryDisk) -> None:
     assert sorted(disk.names(DATA)) == ["log.1", "snapshot.0"]
 
 
-@pytest.mark.parametrize("content", [b"Z_LG", FILE_HEADER[:14] + b"\1"])
-def test_a_short_last_log_that_no_header_begins_with_is_refused(disk: MemoryDisk, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"Z_LG", FILE_HEADER[:14] + b"\1", bytes(16), bytes(5000)])
+def test_a_last_log_that_no_header_begins_with_is_refused(disk: MemoryDisk, content: bytes) -> None:
     put_snapshot(disk, 0)
     put_log(disk, 1, 2)
     disk.put(DATA / "log.3", content)

@@ -2,6 +2,7 @@
 byte for byte, then everything learners may also do."""
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 import pytest
 import trio
@@ -14,6 +15,7 @@ from quorum.admission import CONNECTIONS_MAX
 from quorum.epochs import CLAIMS_APART_S, EPOCH_STEP_MAX
 from quorum.leader import ABSENT_PATIENCE_S, HOPELESS_S
 from quorum.learner_links import LearnerLink
+from quorum.learner_sync import LearnerSync
 from quorum.packets import (
     ACK,
     ACKEPOCH,
@@ -38,6 +40,7 @@ from quorum.packets import (
     request_packet,
     revalidate_packet,
 )
+from quorum.synchronization import SyncMode
 from tests.quorum.fake_replica import FakeReplica, stream_of, txn, txns
 from tests.quorum.memory_network import MemoryNetwork
 from tests.quorum.scripted_peers import (
@@ -928,6 +931,28 @@ async def test_nothing_is_kept_of_those_that_only_said_an_id(nursery: trio.Nurse
     assert len(ours.leader._backlogs) <= 2
 
 
+async def test_a_server_that_nobody_lists_is_a_stranger_however_much_it_lacks(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All strangers share what is sent to one member in the same time."""
+    members: dict[int, bool] = {}
+
+    class Noting(LearnerSync):
+        async def bring_up_to_date(
+            self, server_id: int, *rest: Any, is_member: bool = True, **more: Any
+        ) -> SyncMode:
+            members[server_id] = is_member
+            return await super().bring_up_to_date(server_id, *rest, is_member=is_member, **more)
+
+    monkeypatch.setattr("quorum.leader.LearnerSync", Noting)
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    await ours.followed_by(1)
+    await ours.joined_by(10)
+    await ours.joined_by(11, is_observer=True)
+    assert members == {1: True, 10: False, 11: False}
+
+
 async def test_who_says_nothing_at_all_is_let_go(nursery: trio.Nursery, mock_clock: MockClock) -> None:
     ours = LeaderUnderTest(nursery)
     await ours.leads()
@@ -1025,6 +1050,23 @@ async def test_what_a_stranger_says_in_a_members_name_does_not_end_it(
     await first.say(packet(ACKEPOCH, E1 + 3, int_data(1)))
     await first.say(packet(ACK, E2))
     assert ours.established == [2]
+
+
+async def test_a_member_is_waited_for_a_moment_whatever_was_said_in_its_name(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """Nobody else may follow yet, and it is on its way."""
+    ours = LeaderUnderTest(nursery)
+    await ours.leads()
+    broken = await ours.dialled()
+    await broken.say(packet(FOLLOWERINFO, 0, learner_info(1, 0)))
+    await broken.hang_up()
+    for server_id in (1, 3):
+        await ours.joined_by(server_id, accepted=1, current=-1)
+    await pass_time(mock_clock, 0.4, step_s=0.1)
+    await ours.followed_by(3)
+    await pass_time(mock_clock, 1, step_s=0.1)
+    assert (ours.established, ours.ended) == ([1], None)
 
 
 async def test_a_quorum_that_is_lost_ends_it(nursery: trio.Nursery, mock_clock: MockClock) -> None:
@@ -1241,6 +1283,20 @@ async def test_an_observer_with_the_id_of_a_voter_counts_for_no_quorum(
     await liar.say(packet(ACKEPOCH, 0, int_data(0)))
     await liar.say(packet(ACK, 1 << 32))
     assert leader.established == []
+
+
+async def test_an_observer_with_the_id_of_a_voter_does_not_accept_an_epoch_for_it(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    """The voter may promise it to another leader."""
+    leader = LeaderUnderTest(nursery)
+    await leader.leads()
+    liar, voter = await leader.joined_by(1, is_observer=True), await leader.dialled()
+    await voter.say(packet(FOLLOWERINFO, 0, learner_info(3, 0)))
+    await liar.say(packet(ACKEPOCH, 0, int_data(0)))
+    assert leader.stored_epochs == (1, 0)
+    await voter.say(packet(ACKEPOCH, 0, int_data(0)))
+    assert leader.stored_epochs == (1, 1)
 
 
 async def test_acks_of_an_observer_with_the_id_of_a_voter_are_not_counted(

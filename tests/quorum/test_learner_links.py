@@ -29,6 +29,15 @@ def written(packets: list[Packet]) -> bytes:
     return b"".join(packet(type_, zxid, data) for type_, zxid, data, _ in packets)
 
 
+async def test_what_is_lost_on_a_link_is_to_be_repeated_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a learner is taken for dead after the network works again."""
+    repeated_soon: list[trio.abc.Stream] = []
+    monkeypatch.setattr("quorum.learner_links.repeat_soon", repeated_soon.append)
+    here, _ = memory_stream_pair()
+    link_over(here)
+    assert repeated_soon == [here]
+
+
 # --- Receiving.
 
 

@@ -130,6 +130,7 @@ class Checker:
         self._digest: int | None = None
         self._has_local_sessions = has_local_sessions
         self.holders: Callable[[int], tuple[bool, list[str]]] = _nobody_asks
+        self.members_taken_over: Callable[[str], object] = _no_others
         self._promises: dict[tuple[str, int, int], str] = {}  # by server, epoch and disk: to whom
         self._patience = 1 - 2 * clock_drift  # of a server that counts seconds, in our seconds
         self._now = now
@@ -170,7 +171,9 @@ class Checker:
             self.note(
                 f"{server} leads from 0x{last_zxid:x} on, but 0x{self.history.last_zxid:x} was committed"
             )
-        if last_zxid in self.logged and not self.holders(last_zxid)[0]:
+        self.members_taken_over(server)
+        is_held, _ = self.holders(last_zxid)
+        if last_zxid in self.logged and not is_held:
             self.note(f"{server} leads from 0x{last_zxid:x} on, which is not on the disks of a quorum")
         for zxid in range(max(self.history.last_zxid, last_zxid >> 32 << 32) + 1, last_zxid + 1):
             if zxid not in self.logged:
@@ -482,6 +485,10 @@ def _is_refused(request: Request, entry: Entry) -> bool:
     left is refused by an observer's master with another request in its place (learner.py). Nobody is told."""
     is_replaced = entry.failure == BadArguments.code and request.conversation.is_left
     return entry.failure in SESSION_ERRORS or is_replaced
+
+
+def _no_others(leader: str) -> None:
+    """Where the members are always the same."""
 
 
 def _nobody_asks(zxid: int) -> tuple[bool, list[str]]:

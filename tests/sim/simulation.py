@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from quorum.quorum_verifiers import verifier_of
+from quorum.server_lines import Ensemble
 from server.leading import LeadingPipeline
 from tests.sim.checkers import Checker, Violation
 from tests.sim.clients import Client
@@ -199,22 +200,34 @@ class Simulation:
             chance_of_its_own = Random(f"stranger {scenario.seed}")
             self._stranger = Stranger(host, names, scenario, chance_of_its_own, self.counts, self.trace)
         self._by_number = {machine.server_id: machine for machine in self._machines.values()}
-        self._members_text: str | None = None
+        self._members: Ensemble | None = None  # who they are since the last reconfiguration
         self._verifiers = [verifier_of(first_members(scenario))]
         if scenario.is_ensemble and not scenario.has_oracle:
             self._checker.holders = self._holders
+            self._checker.members_taken_over = self._take_over_members
         self._watchman = Watchman(scenario, list(self._machines.values()), self._network, self._checker)
 
     def _holders(self, zxid: int) -> tuple[bool, list[str]]:
         """Who has a transaction on disk, and are they a quorum? Of a reconfiguration, by both countings."""
         text = self._checker.history.members_text
-        verifiers = self._verifiers = self._verifiers[-1:]
-        if text is not None and text != self._members_text:
-            self._members_text = text
-            verifiers.append(verifier_of(members_of(text)))
+        if text is not None:
+            self._change_members(members_of(text))
         holding = [number for number, machine in self._by_number.items() if machine.holds(zxid)]
-        is_quorum = all(verifier.contains_quorum(holding) for verifier in verifiers)
+        is_quorum = all(verifier.contains_quorum(holding) for verifier in self._verifiers)
+        self._verifiers = self._verifiers[-1:]
         return is_quorum, [] if is_quorum else [f"s{number}" for number in holding]
+
+    def _take_over_members(self, leader: str) -> None:
+        """A leader completes what was proposed when the last one ended. That is in no log if its proposer went no
+        further than to write the new members down."""
+        member = self._machines[leader].member
+        if member is not None:
+            self._change_members(member.membership.committed)
+
+    def _change_members(self, members: Ensemble) -> None:
+        if self._members is None or members.version > self._members.version:
+            self._members = members
+            self._verifiers.append(verifier_of(members))
 
     def _leader(self) -> Machine | None:
         for machine in self._machines.values():
@@ -253,19 +266,18 @@ class Simulation:
                 self._checker.fail(f"at the end {behind} do not serve what the others do")
             await trio.sleep(tick_s)
 
-    def _members(self) -> list[Machine]:
+    def _listed(self) -> list[Machine]:
         """Without those that a reconfiguration has left out."""
-        text = self._checker.history.members_text
-        if text is None:
+        if self._members is None:
             return list(self._machines.values())
-        return [self._machines[f"s{number}"] for number in members_of(text).members]
+        return [self._by_number[number] for number in self._members.members]
 
     def _behind(self) -> list[str]:
         """Servers that have not joined the others, or not heard everything."""
         last_zxid = self._checker.history.last_zxid
         return [
             machine.name
-            for machine in self._members()
+            for machine in self._listed()
             if machine.server is None
             or not machine.server.pipeline.is_serving
             or machine.server.tree.last_zxid < last_zxid
@@ -273,7 +285,7 @@ class Simulation:
 
     def _check_end(self) -> None:
         self._checker.check_late_sessions(trio.current_time(), 0.0, 4 * self._scenario.tick_ms / 1000 + 1)
-        for machine in self._members():
+        for machine in self._listed():
             assert machine.server is not None
             for left in leftovers(machine, len(self._machines)):
                 self._checker.note(f"{machine.name} is left with {left}")

@@ -83,6 +83,7 @@ class Machine:
         self.snapshot_write_s = 0.0  # what a write of a snapshot takes longer than others
         self.keeps_old_logs = False  # as Apache's servers do when a leader sends them its tree
         self.old_logs: dict[Path, bytes] = {}
+        self.acks_early = False  # as Apache's servers before 3.9.4 do
         self.has_old_logs = False  # they are on its disk
         self.fetches_for = 0  # how often its disk had been damaged when it was told to fetch everything
         self.on_down: Callable[[Machine], None] = _tell_nobody

@@ -77,6 +77,7 @@ class Scenario:
     has_read_only_mode: bool
     snapshot_write_s: float  # what each write of a snapshot takes longer
     finds_old_logs: bool  # from a time when Apache's servers used the directories
+    acks_early: bool  # some followers acknowledge proposals before NEWLEADER, as some of Apache's do
     thresholds: tuple[tuple[str, int], ...]  # sizes that are far smaller than in production
 
     @property
@@ -191,6 +192,7 @@ def draw_scenario(seed: int, duration_s: float, *, is_ensemble: bool) -> Scenari
         has_read_only_mode=has_local_sessions and later.random() < 0.6,
         snapshot_write_s=snapshot_write_s,
         finds_old_logs=later.random() < 0.4,
+        acks_early=is_ensemble and Random(f"scenario {seed}, early").random() < 0.3,
         thresholds=tuple({**dict(draw_thresholds(later)), **own_thresholds}.items()),
     )
 

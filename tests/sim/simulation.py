@@ -21,6 +21,7 @@ from quorum.server_lines import Ensemble
 from server.leading import LeadingPipeline
 from tests.sim.checkers import Checker, Violation
 from tests.sim.clients import Client
+from tests.sim.early_acks import early_acks
 from tests.sim.faults import Faults
 from tests.sim.leftovers import leftovers
 from tests.sim.machines import Machine
@@ -108,7 +109,8 @@ class Simulation:
         scenario = self._scenario
         self._build(clock)
         watched = observed(self._machines, self._checker, observers_log=scenario.observers_log)
-        with watched, trio.CancelScope() as self._everything:
+        early = early_acks(self._machines, self.counts)
+        with watched, early, trio.CancelScope() as self._everything:
             async with trio.open_nursery() as nursery:
                 for machine in self._machines.values():
                     nursery.start_soon(machine.live)
@@ -166,6 +168,7 @@ class Simulation:
         for machine in self._machines.values():
             machine.disk.sync_s = scenario.sync_s
             machine.keeps_old_logs = scenario.finds_old_logs
+            machine.acks_early = scenario.acks_early and machine.server_id % 2 == 0
             machine.snapshot_write_s = scenario.snapshot_write_s
         self._oracle = Oracle(list(self._machines.values()), self.trace) if scenario.has_oracle else None
         client_names = [f"c{number}" for number in range(1, scenario.clients + 1)]

@@ -48,6 +48,7 @@ def test_everything_that_may_go_wrong_is_drawn() -> None:
         "has_oracle",
         "has_stranger",
         "finds_old_logs",
+        "acks_early",
         "is_reconfigured",
         "thresholds",
     ],

@@ -221,8 +221,8 @@ class Simulation:
         return is_quorum, [] if is_quorum else [f"s{number}" for number in holding]
 
     def _take_over_members(self, leader: str) -> None:
-        """A leader completes what was proposed when the last one ended. That is in no log if its proposer went no
-        further than to write the new members down."""
+        """A leader completes what was proposed when the last one ended. That is in no log if its proposer
+        went no further than to write the new members down."""
         member = self._machines[leader].member
         if member is not None:
             self._change_members(member.membership.committed)

@@ -16,12 +16,13 @@ from jute.opcodes import OpCode
 from persistence.snapshot_format import SLICE_BYTES_MAX, SLICE_NODES_MAX, acl_chunks
 from server import slices
 from server.acls import CLOSED_ACL, OPEN_ACL, READ_ACL, AccessRules, encode_acl
-from server.client_fronts import LINGER_MS
+from server.client_fronts import LINGER_MS, Peer
 from server.client_protocol import CLOSED, OUT_PAUSE_BYTES
 from server.data_tree import DataTree
-from tests.server.one_server import Client, OneServer
+from tests.server.one_server import Client, OneServer, smallest_slices
 from tests.server.test_fuzz_findings import MULTI_END, Stage, create
 from tests.server.test_slices import Turns, named, of_type
+from tests.server.toy_ensemble import ToyEnsemble
 
 _ADD_RECURSIVE = pack(">i", 1)
 _PING = pack(">iii", 8, -2, OpCode.PING)
@@ -70,13 +71,25 @@ def test_a_multi_read_judges_many_long_acls_in_slices() -> None:
     turns.send(reader, OpCode.MULTI_READ, reads_of_all(60))
     turns.check()
     assert turns.count > 10
+    assert turns.longest_steps < slices.STEPS_PER_SLICE
     body = reader.receive()[20:]
     found = pack(">i?i", OpCode.GET_DATA, False, 0) + server.tree.bodies[b"/n1"]
     assert body.startswith(pack(">i?ii", -1, False, NoAuth.code, NoAuth.code) + found)
     assert body.count(pack(">i?ii", -1, False, NoAuth.code, NoAuth.code)) == 30
 
 
-def test_a_multi_read_judges_what_has_changed_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_multi_read_is_answered_in_another_turn_than_a_long_acl_is_judged_in() -> None:
+    server = OneServer()
+    client = server.connect()
+    create_with(client, b"/n0", long_acl(0))
+    server.begin_batch()
+    client.send(1, OpCode.MULTI_READ, reads_of_all(1))
+    assert not client.frames()
+    server.settle()
+    assert len(client.frames()) == 1
+
+
+def test_a_multi_read_judges_what_has_changed_meanwhile() -> None:
     server = OneServer()
     client, reader = server.connect(), server.connect()
     create_with(client, b"/n0", long_acl(0))
@@ -214,7 +227,9 @@ def test_what_was_judged_about_large_acls_is_forgotten() -> None:
     finally:
         tracemalloc.stop()
     assert held_bytes < 12 << 20
-    assert not rules.permits(encode_acl([(31, "digest", "u:x")]), 1, ids)
+    for n in range(5):
+        assert not rules.permits(encode_acl([(31, "digest", f"u{n}:x")]), 1, ids)
+    assert len(rules._judged.permitted) > 5  # small ones are remembered as ever
 
 
 def test_an_acl_is_held_as_long_as_a_node_has_it() -> None:
@@ -313,13 +328,18 @@ def test_a_client_that_takes_no_replies_is_not_read_from_however_small_they_are(
         assert peer.connection.is_paused
         assert OUT_PAUSE_BYTES < peer.waiting_bytes < 2 * OUT_PAUSE_BYTES
         assert len(peer.waiting) < 100  # each would take more memory than what it says
-        for _ in range(2000):
-            if not peer.connection.is_paused:
-                break
-            with suppress(BlockingIOError):
-                client.recv(1 << 20)
-            stage.turn()
-        assert not peer.connection.is_paused
+        assert take_all(client, peer, stage)
+
+
+def take_all(client: socket.socket, peer: Peer, stage: Stage) -> bool:
+    """Whether the client is read from again when it has taken what waited."""
+    for _ in range(2000):
+        if not peer.connection.is_paused:
+            return True
+        with suppress(BlockingIOError):
+            client.recv(1 << 20)
+        stage.turn()
+    return False
 
 
 def test_to_send_what_has_waited_is_work(stage: Stage) -> None:
@@ -349,10 +369,11 @@ def test_a_crowd_that_is_silent_is_closed_in_slices(monkeypatch: pytest.MonkeyPa
     front.close_idle()
     assert 35 < len(front.peers) < 45
     speaker.connection.heard_ms = pipeline.now_ms
-    closed_before = len(front.peers)
+    closed_before, left_before = len(front.peers), len(front._silent)
     pipeline.begin_batch(pipeline.now_ms, pipeline.wall_ms)
     front.close_idle()  # the next tick comes before all are closed
     assert len(front.peers) < closed_before
+    assert len(front._silent) < left_before
     front.flush()
     for _ in range(20):
         pipeline.begin_batch(pipeline.now_ms, pipeline.wall_ms)
@@ -365,3 +386,42 @@ def test_a_crowd_that_is_silent_is_closed_in_slices(monkeypatch: pytest.MonkeyPa
     assert peers[1].connection.state == CLOSED
     for each in crowd:
         each.close()
+
+
+# -- sessions
+
+
+def test_sessions_with_many_ephemerals_that_expire_together_close_one_after_the_other() -> None:
+    """None of them is forgotten while another is being prepared."""
+    with smallest_slices():
+        server = OneServer()
+        create(server.connect(timeout_ms=40_000), "/p")
+        for n in range(3):
+            client = server.connect()
+            for m in range(3):
+                assert create(client, f"/p/{n}{m}", mode=1) == 0
+        server.pass_time(20_000)
+        server.settle()
+        assert not server.tree.ephemerals
+        assert b"/p" in server.tree.bodies
+        assert not server.tree.children.get(b"/p")
+
+
+# -- learners
+
+
+@pytest.mark.parametrize(
+    ("body", "steps"),
+    [
+        (named(b"/p") + named(bytes(500_000)) + pack(">i", -1), slices.length_steps(500_000)),
+        (named(b"/p") + pack(">i", 500_000) + bytes(400_000), slices.undecodable_steps(400_000)),
+    ],
+)
+def test_what_a_learner_forwards_is_counted_by_its_length(body: bytes, steps: int) -> None:
+    ensemble = ToyEnsemble(1)
+    (learner,) = ensemble.learners
+    client = learner.connect()
+    leading = ensemble.leading
+    leading.begin_batch(leading.now_ms, leading.wall_ms)
+    leading.forwarded(learner, client.session_id, 1, OpCode.SET_DATA, body, ())
+    assert leading.steps >= steps

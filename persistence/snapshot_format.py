@@ -19,7 +19,7 @@ Pure: a source in, chunks of bytes out, and chunks of bytes in, sections out.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from struct import Struct
 from typing import Final, Protocol
@@ -88,6 +88,20 @@ def encode_acls(acls: Iterable[Acl]) -> bytes:
     return b"".join([_i64.pack(acl_id) + wire for acl_id, wire in acls])
 
 
+def acl_chunks(acls: Sequence[Acl]) -> Iterator[bytes]:
+    """The ACLs, in chunks bounded as those of nodes are."""
+    chunk: list[Acl] = []
+    chunk_bytes = 0
+    for acl in acls:
+        chunk.append(acl)
+        chunk_bytes += len(acl[1])
+        if len(chunk) == SLICE_NODES_MAX or chunk_bytes >= SLICE_BYTES_MAX:
+            yield encode_acls(chunk)
+            chunk, chunk_bytes = [], 0
+    if chunk:
+        yield encode_acls(chunk)
+
+
 def node_chunks(nodes: Iterable[Node]) -> Iterator[bytes]:
     """The nodes, in chunks bounded in number and in bytes (but for a single large node)."""
     chunk, count = BytesWriter(), 0
@@ -112,7 +126,8 @@ def tree_chunks(source: SnapshotSource) -> Iterator[bytes]:
     for start in range(0, len(sessions), SLICE_SESSIONS_MAX):
         yield encode_sessions(sessions[start : start + SLICE_SESSIONS_MAX])
     acls = source.snapshot_acls()
-    yield _i32.pack(len(acls)) + encode_acls(acls)
+    yield _i32.pack(len(acls))
+    yield from acl_chunks(acls)
     yield from node_chunks(source.snapshot_nodes())
     yield TREE_END
 

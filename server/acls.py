@@ -36,6 +36,8 @@ IDS_MAX = 100  # of a connection
 ID_CHARACTERS_MAX = 64 << 10  # of all of them
 _ADDRESS_CHARACTERS_MAX = 8192  # zeros may lead any number, so none is too long to be an address
 _JUDGED_MAX = 1024
+_JUDGED_BYTES_MAX = 4 << 20  # of their ACLs, which may be in use nowhere else any more
+_IDS_PER_ENTRY = 8  # that are asked in the time in which an entry is read
 _REDACTED_MAX = 32  # ACLs that are kept as most may see them
 _REDACTED_BYTES_MAX = 128 << 10  # of each
 
@@ -137,19 +139,23 @@ class Judged:
     nothing that was found is ever out of date.
     """
 
-    __slots__ = ("ids", "permitted")
+    __slots__ = ("_bytes", "ids", "permitted")
 
     def __init__(self) -> None:
         self.ids: AuthIds | None = None
         self.permitted: dict[tuple[bytes, int], bool] = {}
+        self._bytes = 0
 
     def start(self, ids: AuthIds) -> None:
         self.ids = ids
         self.permitted = {}
+        self._bytes = 0
 
     def remember(self, acl: bytes, wanted: int, is_permitted: bool) -> None:
-        if len(self.permitted) >= _JUDGED_MAX:
+        self._bytes += len(acl)
+        if len(self.permitted) >= _JUDGED_MAX or self._bytes > _JUDGED_BYTES_MAX:
             self.permitted.clear()
+            self._bytes = len(acl)
         self.permitted[acl, wanted] = is_permitted
 
 
@@ -178,6 +184,7 @@ class AccessRules:
 
     def _judge(self, acl: bytes, wanted: int, ids: AuthIds) -> bool:
         index = self._indexes.of(acl)
+        self._indexes.entries_read += len(ids) // _IDS_PER_ENTRY
         if index.is_empty or index.for_anyone & wanted:
             return True
         for scheme, name in ids:

@@ -34,13 +34,14 @@ from server.client_protocol import CLOSED, FRESH, ClientConnection
 from server.clock import Clock
 from server.loop_meter import REQUEST
 from server.pipeline import Pipeline
-from server.slices import ACCEPT_STEPS, FLUSH_STEPS
+from server.slices import ACCEPT_STEPS, BYTES_PER_STEP, FLUSH_STEPS
 
 RECEIVE_BYTES: Final = 64 * 1024
 LINGER_MS: Final = 2_000
 LINGER_BYTES: Final = 1024 * 1024
 _JOINED_BYTES_MAX: Final = 256 << 10  # what is more is sent piece by piece
 _PIECES_AT_ONCE: Final = 64
+_SMALL_PIECE_BYTES: Final = 512  # which take more memory by themselves than what they say
 _TURN_BYTES: Final = 1 << 20  # that one socket takes before others have their turn
 _ACCEPTS_PER_BATCH: Final = 256
 _EVENTS_PER_BATCH: Final = 1024
@@ -200,8 +201,12 @@ class Peer:
     def _wait(self, out: list[bytes]) -> None:
         """Queue output behind what is waiting, and send as much as the socket takes if nothing was."""
         was_waiting = bool(self.waiting)
-        self.waiting += out
-        self.waiting_bytes += sum(map(len, out))
+        out_bytes = sum(map(len, out))
+        if out_bytes < len(out) * _SMALL_PIECE_BYTES:
+            self.waiting.append(b"".join(out))
+        else:
+            self.waiting += out
+        self.waiting_bytes += out_bytes
         out.clear()
         if was_waiting:
             self.connection.flushed(self.waiting_bytes)
@@ -228,6 +233,7 @@ class Peer:
                 sent -= first
                 waiting.popleft()
         self.waiting_bytes -= turn_bytes
+        self.front.pipeline.steps += FLUSH_STEPS + turn_bytes // BYTES_PER_STEP
         self.front.pipeline.stats.bytes_sent += turn_bytes
         self._sent()
 
@@ -303,6 +309,7 @@ class PlainFront:
         self.lingering: dict[int, Peer] = {}
         self.to_flush: deque[Peer] = deque()
         self._ready: deque[tuple[Peer, int]] = deque()  # that had to wait for the next batch
+        self._silent: deque[Peer] = deque()  # that are to be closed for it
         self._by_address: Counter[str] = Counter()
         self._is_accepting = True
         self._files_max = files_for_clients(has_peers=limits.has_peers)
@@ -346,6 +353,8 @@ class PlainFront:
     def _serve_batch(self) -> bool:
         """Serve all sockets that are ready; was there any?"""
         was_ready = self._serve_ready()
+        if self._silent:
+            self._close_silent()
         self.pipeline.resume_paused()
         self.flush()
         self.pipeline.end_batch(self._clock.now_ms())
@@ -396,7 +405,7 @@ class PlainFront:
             if peer.fd >= 0:
                 peer.flush()
                 pipeline.steps += FLUSH_STEPS
-        if (to_flush or self._ready or pipeline.resumable) and self.peers:
+        if self._silent or ((to_flush or self._ready or pipeline.resumable) and self.peers):
             os.eventfd_write(self._alarm, 1)  # in a batch of its own: others may have spoken meanwhile
 
     def _accept(self) -> None:
@@ -493,13 +502,28 @@ class PlainFront:
         self.resume_accepting()
 
     def close_idle(self) -> None:
-        for peer in list(self.peers.values()):
-            if is_idle(peer.connection, self.limits, self.pipeline.now_ms):
-                self.pipeline.stats.connections_idle += 1
-                self.drop(peer)
-        for peer in list(self.lingering.values()):
-            if self.pipeline.now_ms - peer.lingers_since_ms > LINGER_MS:
+        """Close who has been silent too long: a crowd of them in slices."""
+        if not self._silent:
+            self._silent += filter(self._is_idle, self.peers.values())
+            self._silent += filter(self._has_lingered, self.lingering.values())
+        self._close_silent()
+
+    def _close_silent(self) -> None:
+        pipeline = self.pipeline
+        steps_max = pipeline.steps + pipeline.steps_left
+        while self._silent and pipeline.steps < steps_max:
+            peer = self._silent.popleft()
+            if self.lingering.get(peer.fd) is peer:
                 self._end_lingering(peer)
+            elif self.peers.get(peer.fd) is peer and self._is_idle(peer):
+                pipeline.stats.connections_idle += 1
+                self.drop(peer)
+
+    def _is_idle(self, peer: Peer) -> bool:
+        return is_idle(peer.connection, self.limits, self.pipeline.now_ms)
+
+    def _has_lingered(self, peer: Peer) -> bool:
+        return self.pipeline.now_ms - peer.lingers_since_ms > LINGER_MS
 
     def close(self) -> None:
         for peer in list(self.peers.values()):

@@ -72,6 +72,7 @@ from server.slices import (
     AUTHENTICATION_STEPS,
     BYTES_PER_STEP,
     CONNECT_STEPS,
+    ENTRY_STEPS,
     FRAME_STEPS,
     LINE_STEPS,
     REFUSAL_STEPS,
@@ -96,7 +97,7 @@ CLOSED: Final = 4
 OUT_PAUSE_BYTES: Final = 1 << 20
 EVENTS_MAX_BYTES: Final = 16 << 20
 _LOGGED_CHARACTERS_MAX: Final = 100  # of a text that a client chose
-_COUNTED_FRAME_BYTES: Final = 1024  # smaller replies cannot pile up: a batch is one read of the socket
+_COUNTED_FRAME_BYTES: Final = 1024  # smaller replies are counted when they are not taken (`flushed`)
 
 _PING: Final = int(OpCode.PING)
 _AUTH: Final = int(OpCode.AUTH)
@@ -441,7 +442,7 @@ class ClientConnection:
             elif op == _GET_CHILDREN2:
                 body = get_children2(self, data, at, end)
             elif op == _MULTI_READ:
-                self._send_pieces(xid, 0, multi_read(self, data, at, end))
+                self._read_long(xid, multi_read(self, data, at, end))
                 return True
             elif op in REWATCHES:
                 self._read_long(xid, Rewatching(data[at:end], op == _SET_WATCHES2))
@@ -456,9 +457,6 @@ class ClientConnection:
             return True
         except TakesLong as long:
             self._read_long(xid, long.read)
-            return True
-        except MultiReadSpoilt as spoilt:
-            self._send_pieces(xid, MarshallingError.code, spoilt.pieces)
             return True
         length = 16 + len(body)
         header = BytesWriter()
@@ -492,17 +490,19 @@ class ClientConnection:
         assert read is not None
         code = 0
         try:
-            pipeline.steps += read.go_on(self, pipeline.steps_left)
+            steps = read.go_on(self, pipeline.steps_left)
+            pipeline.steps += steps  # not in one go: it may have added to them itself
         except DecodeError:
             code = MarshallingError.code
+        except MultiReadSpoilt as spoilt:
+            code, read.pieces = MarshallingError.code, spoilt.pieces
         except ZkError as failure:
             code = failure.code
         if not code and not read.is_done:
             return False
         self.long_read = None
         zxid = read.zxid or pipeline.tree.last_zxid
-        body = b"" if code else read.body
-        self._send_pieces(self._long_read_xid, code, [body] if body else [], zxid)
+        self._send_pieces(self._long_read_xid, code, read.pieces, zxid)
         late_events, self._late_events = self._late_events, []
         for event in late_events:
             self.notify(event)
@@ -765,7 +765,7 @@ class ClientConnection:
                 is_whole = True
                 break
             pieces.append(piece)
-            pipeline.steps += LINE_STEPS
+            pipeline.steps += LINE_STEPS + length_steps(len(piece))
             if pipeline.steps >= steps_max:
                 break
         said = "".join(pieces).encode()
@@ -866,7 +866,11 @@ class ClientConnection:
     # -- watches (server.watches.Watcher)
 
     def may_read(self, acl: bytes) -> bool:
-        return self.pipeline.rules.permits(acl, 1, self.ids)
+        pipeline, rules = self.pipeline, self.pipeline.rules
+        entries_before = rules.entries_read
+        may_read = rules.permits(acl, 1, self.ids)
+        pipeline.watches.add_steps(ENTRY_STEPS * (rules.entries_read - entries_before))
+        return may_read
 
     def notify(self, frame: bytes) -> None:
         if self.state == CLOSED:  # some of its watches are still to be dropped
@@ -918,6 +922,8 @@ class ClientConnection:
         if self.is_paused and unsent_bytes < self.out_bytes:
             self.touch()  # it reads, so it lives, though we do not listen to it
         self.out_bytes = unsent_bytes
+        if unsent_bytes > OUT_PAUSE_BYTES:  # also of replies so small that nobody has counted them
+            self.pause()
         if was_full and self._word is not None and unsent_bytes <= OUT_PAUSE_BYTES:
             self._say_more_later()
         if unsent_bytes != self.unsent_bytes:

@@ -264,6 +264,8 @@ class DataTree:
         self._bytes_below.clear()
         self._above.clear()
         self._acl_names: dict[bytes, bytes] = {}
+        self._acl_uses: dict[bytes, int] = {}  # by how many nodes
+        self.acl_bytes = 0  # of these, each once
         self.data_bytes = 0
         self.quotas.clear()
 
@@ -700,7 +702,7 @@ class DataTree:
             mine.pop(path, None)
             if not mine:
                 del self.ephemerals[owner]
-        acl = self.acls.pop(path, OPEN_ACL)
+        acl = self._pop_acl(path)
         self._count_for_quota(path, -data_length_of(body), -1)
         return acl
 
@@ -724,16 +726,27 @@ class DataTree:
         return pzxid_of(self.bodies[path]) if pzxid is None else pzxid
 
     def _set_acl(self, path: bytes, acl: bytes) -> None:
-        if acl == OPEN_ACL:
-            self.acls.pop(path, None)
-        else:
-            self.acls[path] = self._intern(acl)
+        self._pop_acl(path)
+        if acl != OPEN_ACL:
+            name = self._acl_names.setdefault(acl, acl)  # one object for one ACL, however many nodes carry it
+            self.acls[path] = name
+            uses = self._acl_uses.get(name, 0)
+            self._acl_uses[name] = uses + 1
+            if not uses:
+                self.acl_bytes += len(name)
 
-    def _intern(self, acl: bytes) -> bytes:
-        """One object for one ACL, however many nodes carry it; the unused go once they outnumber the used."""
-        if len(self._acl_names) > 2 * len(self.acls) + 1024:
-            self._acl_names = {name: name for name in self.acls.values()}
-        return self._acl_names.setdefault(acl, acl)
+    def _pop_acl(self, path: bytes) -> bytes:
+        """Let a node be open to everyone; returns the ACL it had."""
+        acl = self.acls.pop(path, None)
+        if acl is None:
+            return OPEN_ACL
+        uses = self._acl_uses[acl] - 1
+        if uses:
+            self._acl_uses[acl] = uses
+        else:
+            del self._acl_uses[acl], self._acl_names[acl]
+            self.acl_bytes -= len(acl)
+        return acl
 
     def _count_for_quota(self, path: bytes, bytes_more: int, nodes_more: int) -> None:
         if self.quotas.paths or path.startswith(QUOTA):
@@ -746,7 +759,8 @@ class DataTree:
 
     def snapshot_acls(self) -> list[tuple[int, bytes]]:
         """The ACLs in use, numbered from 1, and one that stands in for those that come too late."""
-        return list(enumerate(sorted({CLOSED_ACL, *self.acls.values()}), start=1))
+        stand_in = () if CLOSED_ACL in self._acl_uses else (CLOSED_ACL,)
+        return list(enumerate((*stand_in, *self._acl_uses), start=1))
 
     def snapshot_nodes(
         self, numbered_acls: Iterable[tuple[int, bytes]], zxid: int

@@ -23,7 +23,7 @@ from server.client_protocol import CLOSED, WRITES, ClientConnection
 from server.client_sessions import Session, Sessions
 from server.local_sessions import asks_for_ephemeral, makes_ephemeral
 from server.ordering import OrderingPipeline, TxnSink
-from server.pipeline import LONG_MULTI_BYTES, NO_ZXID, Preparation, ServerState
+from server.pipeline import NO_ZXID, Preparation, ServerState
 from server.prepare_txn import LongMulti, Preparer
 from server.slices import length_steps, undecodable_steps
 from server.standing import LEADER
@@ -158,7 +158,7 @@ class LeadingPipeline(OrderingPipeline):
             self._refuse(session, cxid, op, SessionMoved())
         elif op not in WRITES:
             self._refuse(session, cxid, op, Unimplemented())
-        elif op == MULTI and len(body) > LONG_MULTI_BYTES:
+        elif op == MULTI and self.may_take_long(body):
             long = self.preparer.begin_multi(session, cxid, body, ids, self.wall_ms)
             try:
                 self._prepare_long(long, None, cxid, op, len(body))

@@ -21,6 +21,8 @@ from server.pipeline import (
     LONG_MULTI_BYTES,
     NO_ZXID,
     OUTSTANDING_BYTES_MAX,
+    SHORT_ACLS_BYTES,
+    SHORT_MULTI_BYTES,
     Pipeline,
     Preparation,
     ServerState,
@@ -107,7 +109,11 @@ class OrderingPipeline(Pipeline):
         self.sink.append(txn.payload)
 
     def may_take_long(self, multi: bytes) -> bool:
-        return len(multi) > LONG_MULTI_BYTES
+        """Because it has many operations, or some whose nodes may have ACLs that take long to be judged."""
+        length = len(multi)
+        return length > LONG_MULTI_BYTES or (
+            length > SHORT_MULTI_BYTES and self.tree.acl_bytes > SHORT_ACLS_BYTES
+        )
 
     def _begin_multi(self, connection: ClientConnection, xid: int, body: bytes) -> LongMulti:
         return self.preparer.begin_multi(connection.session_id, xid, body, connection.ids, self.wall_ms)

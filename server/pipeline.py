@@ -52,7 +52,6 @@ from server.server_stats import ServerStats
 from server.slices import (
     ACCEPT_STEPS,
     FREED_PER_STEP,
-    LONG_PATH_BYTES,
     OPERATION_STEPS,
     WRITE_STEPS,
     depth_steps,
@@ -63,6 +62,8 @@ from server.watches import Watches
 OUTSTANDING_BYTES_MAX = 64 << 20
 NO_ZXID = (1 << 63) - 1
 LONG_MULTI_BYTES = 8 << 10  # where it may take long to prepare
+SHORT_MULTI_BYTES = 512  # where it does not, whatever ACLs there are
+SHORT_ACLS_BYTES = 64 << 10  # of all that are in use, where none of them takes long to be judged
 _REFUSAL_EVERY_MS = 10_000
 
 _GET_ACL = int(OpCode.GET_ACL)
@@ -539,7 +540,7 @@ class Pipeline:
                 self.applying = Application(done, LongApplication(self.tree, txn), 0, b"")
                 return self._go_on_applying()
             self.steps += OPERATION_STEPS * (len(txn.args) if type_ == MULTI else 1)
-        elif len(txn.payload) > LONG_PATH_BYTES and isinstance(txn.args[0], bytes):
+        elif isinstance(txn.args[0], bytes):
             self.steps += depth_steps(txn.args[0])
         err, body = apply_txn(self.tree, txn)
         self.steps += self.watches.take_steps()
@@ -559,12 +560,13 @@ class Pipeline:
         done, long = applying.done, applying.long
         steps_max = slices.long_slice_steps()
         if self.watches.untold:
-            self.steps += self.watches.go_on_telling(max(1, steps_max - self.steps))
+            self._go_on_telling(steps_max)
         while long is not None and not long.is_whole and not self.watches.untold and self.steps < steps_max:
             # Events for many are told before the next operations, so that they do not pile up.
-            self.steps += long.go_on(min(_APPLIED_AT_ONCE_STEPS, steps_max - self.steps))
+            steps = long.go_on(min(_APPLIED_AT_ONCE_STEPS, steps_max - self.steps))
+            self.steps += steps
             if self.watches.untold:
-                self.steps += self.watches.go_on_telling(max(1, steps_max - self.steps))
+                self._go_on_telling(steps_max)
         if (long is None or long.is_whole) and not self.watches.untold:
             if long is not None:
                 self._finish(applying, long)
@@ -574,6 +576,10 @@ class Pipeline:
         self.meter.noted(COMMIT, done[0].session, done[0].type)
         self.state.on_work_left()
         return False
+
+    def _go_on_telling(self, steps_max: int) -> None:
+        steps = self.watches.go_on_telling(max(1, steps_max - self.steps))
+        self.steps += steps  # not in one go: those who are told have added to them
 
     def _finish(self, applying: Application, long: LongApplication) -> None:
         """All of a long transaction is in the tree and told: let it be seen."""

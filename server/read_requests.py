@@ -23,16 +23,23 @@ from jute.client_records import (
     RemoveWatchesRequest,
     WhoAmIResponse,
 )
-from jute.errors import BadArguments, MarshallingError, NoNode, ZkError
+from jute.errors import BadArguments, MarshallingError, NoAuth, NoNode
 from jute.opcodes import AddWatchMode, OpCode, Perms
 from jute.primitives import encode_ustring
 from jute.record import DecodeError, decode, encode
-from server.acls import OPEN_ACL
+from server.acls import OPEN_ACL, AuthIds
 from server.data_tree import STAT_BYTES, DataTree
 from server.paths import ROOT, canonical
-from server.slices import ENTRY_STEPS, FRAME_STEPS, LISTED_PER_STEP, names_per_slice
+from server.slices import (
+    ENTRY_STEPS,
+    FRAME_STEPS,
+    LISTED_PER_STEP,
+    long_slice_steps,
+    names_per_slice,
+    share_steps,
+)
 from server.wire_reader import WireReader
-from server.write_requests import MULTI_READS, TooManyOperations, parse_operations
+from server.write_requests import MULTI_READS, Operation, TooManyOperations, parse_operations
 
 if TYPE_CHECKING:
     from server.client_protocol import ClientConnection
@@ -183,10 +190,11 @@ def get_ephemerals(conn: "ClientConnection", data: bytes, at: int, end: int) -> 
     if len(owned) > names_per_slice():
         raise TakesLong(owned)
     conn.pipeline.steps += owned.go_on(conn, UNLIMITED)
-    return owned.body
+    return owned.pieces[0]
 
 
 def who_am_i(conn: "ClientConnection", data: bytes, at: int, end: int) -> bytes:
+    conn.pipeline.steps += ENTRY_STEPS * len(conn.ids)
     return encode(WhoAmIResponse(conn.pipeline.rules.client_infos(conn.ids)))
 
 
@@ -223,7 +231,7 @@ class LongRead(Protocol):
 
     zxid: int
     is_done: bool
-    body: bytes  # of the reply, in the end
+    pieces: list[bytes]  # of the reply's body, in the end
 
     def go_on(self, conn: "ClientConnection", steps_max: int) -> int:
         """Do some of it; returns the steps it took."""
@@ -244,7 +252,7 @@ class PathList:
     def __init__(self, zxid: int, paths: list[bytes], skip: int, prefix: bytes) -> None:
         self.zxid = zxid
         self.is_done = False
-        self.body = b""
+        self.pieces: list[bytes] = []
         self._paths = paths
         self._skip = skip
         self._prefix = prefix
@@ -268,7 +276,7 @@ class PathList:
         return steps
 
     def _finish(self, conn: "ClientConnection", encoded: bytes) -> None:
-        self.body = encoded
+        self.pieces = [encoded]
         self.is_done = True
 
 
@@ -300,7 +308,7 @@ class Rewatching:
     def __init__(self, body: bytes, has_persistent: bool) -> None:
         self.zxid = 0
         self.is_done = False
-        self.body = b""
+        self.pieces: list[bytes] = []
         self._reader = WireReader(body)
         self._lists_max = 5 if has_persistent else 3
         self._since_zxid = 0
@@ -388,10 +396,10 @@ def _watchable(path: str | None) -> bytes:
     return _NULL_PATH if path is None else encode_ustring(path)
 
 
-def multi_read(conn: "ClientConnection", data: bytes, at: int, end: int) -> list[bytes]:
+def multi_read(conn: "ClientConnection", data: bytes, at: int, end: int) -> "MultiRead":
     """Several reads in one: each has its own result or error. Their watch flags are ignored.
 
-    Returns the body in pieces. A znode's data is one of them, the same object as in the tree: one frame can
+    The body comes in pieces. A znode's data is one of them, the same object as in the tree: one frame can
     ask for tens of megabytes, and they take no memory, nor time to be copied, until the client takes them.
 
     An operation that is no read, or names no path, spoils the whole, and the error comes with the results so
@@ -403,6 +411,14 @@ def multi_read(conn: "ClientConnection", data: bytes, at: int, end: int) -> list
     except TooManyOperations:
         most = limits.multi_read_operations_max
         raise _too_much(conn, "triokeeper.multiReadMaxOperations", most) from None
+    return MultiRead(operations, conn.ids)
+
+
+def _read_all(
+    conn: "ClientConnection", operations: list[Operation], judged: dict[bytes, bool]
+) -> list[bytes]:
+    """What the operations read, from one state of the tree; `judged` says which ACLs let the client read."""
+    limits = conn.pipeline.limits
     body, names = _Body(), 0
     for type_, args in operations:
         if type_ not in MULTI_READS or args[0] is None:
@@ -413,12 +429,44 @@ def multi_read(conn: "ClientConnection", data: bytes, at: int, end: int) -> list
             if len(operations) + names // NAMES_PER_OPERATION > limits.multi_read_operations_max:
                 most = limits.multi_read_operations_max
                 raise _too_much(conn, "triokeeper.multiReadMaxOperations", most)
-        _add_result(body, conn, type_, args[0])
+        _add_result(body, conn, type_, args[0], judged)
         if body.size_bytes > limits.multi_read_bytes_max:
             raise _too_much(conn, "triokeeper.multiReadMaxBytes", limits.multi_read_bytes_max)
     body.add(_MULTI_END)
     conn.pipeline.steps += FRAME_STEPS * len(operations) + names // LISTED_PER_STEP
     return body.pieces()
+
+
+class MultiRead:
+    """A multiRead. Of nodes that are not open to everyone, each ACL may take long to be judged: that comes
+    first, in slices. Once nothing is left to be judged, also not of what has changed since, all is read at
+    once.
+    """
+
+    def __init__(self, operations: list[Operation], ids: AuthIds) -> None:
+        self.zxid = 0
+        self.is_done = False
+        self.pieces: list[bytes] = []
+        self._operations = operations
+        self._ids = ids
+        self._judged: dict[bytes, bool] = {}
+
+    def go_on(self, conn: "ClientConnection", steps_max: int) -> int:
+        rules, acls, judged, steps = conn.pipeline.rules, conn.pipeline.tree.acls, self._judged, 0
+        for _, args in self._operations:
+            acl = acls.get(args[0] or ROOT)
+            if acl is None or acl in judged:
+                continue
+            if steps >= min(steps_max, long_slice_steps()):
+                return steps
+            entries_before = rules.entries_read
+            judged[acl] = rules.permits(acl, _READ, self._ids)
+            steps += 1 + ENTRY_STEPS * (rules.entries_read - entries_before)
+        if steps > share_steps():
+            return steps
+        self.pieces = _read_all(conn, self._operations, judged)
+        self.is_done = True
+        return steps
 
 
 class MultiReadSpoilt(Exception):
@@ -464,14 +512,17 @@ class _Body:
         return self._pieces
 
 
-def _add_result(body: _Body, conn: "ClientConnection", type_: int, asked: bytes) -> None:
-    try:
-        path, node = _readable(conn, asked)
-    except ZkError as failure:
-        body.add(_MULTI_ERROR.pack(-1, False, failure.code, failure.code))
+def _add_result(
+    body: _Body, conn: "ClientConnection", type_: int, asked: bytes, judged: dict[bytes, bool]
+) -> None:
+    tree, path = conn.pipeline.tree, asked or ROOT
+    node, acl = tree.bodies.get(path), tree.acls.get(path)
+    if node is None or (acl is not None and not judged[acl]):
+        code = NoNode.code if node is None else NoAuth.code
+        body.add(_MULTI_ERROR.pack(-1, False, code, code))
         return
     body.add(_MULTI_HEADER.pack(type_, False, 0))
-    body.add(conn.pipeline.tree.encoded_children(path) if type_ == OpCode.GET_CHILDREN else node)
+    body.add(tree.encoded_children(path) if type_ == OpCode.GET_CHILDREN else node)
 
 
 def _too_much(conn: "ClientConnection", setting: str, most: int) -> MarshallingError:

@@ -25,13 +25,13 @@ LINE_STEPS: Final = _ALIKE  # of a line of a long answer to such a word
 FLUSH_STEPS: Final = 8 * _ALIKE  # of a call of the system that sends
 WRITE_STEPS: Final = 4  # of a write by itself, which is less
 CODEC_STEPS: Final = 2  # of an operation in a list of them, to take it apart or to put it together
-BYTES_PER_STEP: Final = 16 << 10  # that take as long to be copied
+BYTES_PER_STEP: Final = (16 << 10) // _ALIKE  # that take as long to be copied
 ENTRY_STEPS: Final = 3 * _ALIKE  # of an entry of an ACL, to be read or to be judged
 SMALLEST_ENTRY_BYTES: Final = 12  # of such an entry
 SEARCHED_PER_STEP: Final = 1 << 10  # of bytes that are looked at one by one: paths, texts
 LISTED_PER_STEP: Final = 8  # of names that are put into a list of children
 FREED_PER_STEP: Final = 4  # of nodes that are not shown any more
-LONG_PATH_BYTES: Final = 300
+LEVELS_PER_STEP: Final = 2  # of nodes above a node that are looked up
 HASHED_PER_STEP: Final = 1000  # of bytes in the names of all nodes above a node, where each is looked up
 
 
@@ -67,4 +67,5 @@ def undecodable_steps(length: int) -> int:
 
 def depth_steps(path: bytes) -> int:
     """What a change costs for the nodes above it, each of which counts what lies below."""
-    return 0 if len(path) < LONG_PATH_BYTES else path.count(b"/") * len(path) // HASHED_PER_STEP
+    levels = path.count(b"/")
+    return levels // LEVELS_PER_STEP + levels * len(path) // HASHED_PER_STEP

@@ -205,6 +205,10 @@ class Watches:
             mine = watcher.watched
             (mine.child_once if is_of_children else mine.data_once).discard(path)
 
+    def add_steps(self, steps: int) -> None:
+        """To judge whether somebody may be told has taken so many more."""
+        self._steps += steps
+
     def take_steps(self) -> int:
         """What it took to tell at once, since the last time that somebody asked."""
         steps, self._steps = self._steps, 0
@@ -223,7 +227,7 @@ class Watches:
                     (mine.child_once if is_of_children else mine.data_once).discard(path)
                 if is_open or watcher.may_read(acl):
                     watcher.notify(frame)
-                steps += 1 if is_open else _ACL_STEPS
+                steps += 1 if is_open else _ACL_STEPS + self.take_steps()
                 if steps >= steps_max:
                     break
             else:

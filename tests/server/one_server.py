@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import server.leading
 import server.learning
 import server.ordering
 import server.slices
@@ -35,7 +34,6 @@ def smallest_slices() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(server.slices, "STEPS_PER_SLICE", 1)
         patch.setattr(server.ordering, "LONG_MULTI_BYTES", 0)
-        patch.setattr(server.leading, "LONG_MULTI_BYTES", 0)
         patch.setattr(server.learning, "LONG_MULTI_BYTES", 0)
         patch.setattr(server.txns, "_LONG_BYTES", 0)
         patch.setattr(server.watches, "TOLD_AT_ONCE_MAX", 0)

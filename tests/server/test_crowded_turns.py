@@ -389,11 +389,13 @@ def test_who_leaves_most_unread_is_looked_for_once_for_many_replies() -> None:
         client.connection.pipeline.state = state
         client.connection.flushed(50)
     assert state.unsent_bytes == 100_000
+    one.begin_batch()
     with counted_calls() as calls:
         for client in crowd[:500]:
             client.connection.flushed(150)
     closed = [client for client in crowd if client.is_closed]
     assert 300 < len(closed) < 500
+    assert one.pipeline.steps >= slices.ACCEPT_STEPS * len(closed)
     assert 90_000 <= state.unsent_bytes <= 100_000
     assert calls[0] < 100_000
 

@@ -371,7 +371,7 @@ def test_a_learners_long_transactions_leave_others_their_turn(monkeypatch: pytes
     dear, other = (learner.connect() for learner in ensemble.learners)
     own = ensemble.leader.connect()
     monkeypatch.setattr(slices, "STEPS_PER_SLICE", 10)
-    monkeypatch.setattr("server.leading.LONG_MULTI_BYTES", 0)
+    monkeypatch.setattr("server.ordering.LONG_MULTI_BYTES", 0)
     sets = b"".join(pack(">i?i", OpCode.SET_DATA, False, -1) + set_data("/") for _ in range(20))
     for xid in range(1, 4):
         dear.send(xid, OpCode.MULTI, sets + pack(">i?i", -1, True, -1))

@@ -33,7 +33,7 @@ _CHOICES: dict[str, tuple[int, ...]] = {
     "server.pipeline.OUTSTANDING_BYTES_MAX": (300, 3000),
     "server.slices.STEPS_PER_SLICE": (1, 1, 20),
     "server.ordering.LONG_MULTI_BYTES": (0, 0, 100),
-    "server.leading.LONG_MULTI_BYTES": (0, 0, 100),
+    "server.ordering.SHORT_ACLS_BYTES": (0, 0, 100),
     "server.learning.LONG_MULTI_BYTES": (0, 0, 100),
     "server.txns._LONG_BYTES": (0, 0, 100),
     "server.watches.TOLD_AT_ONCE_MAX": (0, 1),

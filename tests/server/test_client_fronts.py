@@ -244,7 +244,7 @@ async def test_a_stream_that_was_not_read_from_is_closed_with_its_client(
     """As one that waited for a leader's word about its session, which then was gone."""
     front = StreamFront(OneServer().pipeline, FrontLimits(), SystemClock())
 
-    def paused(connection: ClientConnection, word: bytes) -> bytes:
+    def paused(connection: ClientConnection, word: str) -> bytes:
         connection.pause()
         return b"imok"
 

@@ -87,6 +87,7 @@ class Machine:
         self.has_old_logs = False  # they are on its disk
         self.fetches_for = 0  # how often its disk had been damaged when it was told to fetch everything
         self.on_down: Callable[[Machine], None] = _tell_nobody
+        self.are_members_in_force: Callable[[int], bool] = _always  # of this version, at the other machines
         self.random = chance
         self.accepted_epoch = 0  # the last one it was about to promise
         self.server: Replica | None = None
@@ -339,6 +340,10 @@ class Machine:
     def _misses_data(self, reasons: list[BaseException]) -> bool:
         """A disk that fails is no excuse for files that make no sense."""
         return any(isinstance(reason, CorruptLog | CorruptSnapshot) for reason in reasons)
+
+
+def _always(version: int) -> bool:
+    return True
 
 
 def _tell_nobody(machine: Machine) -> None:

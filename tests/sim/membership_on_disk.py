@@ -54,6 +54,14 @@ def prepare_members(disk: Disk, scenario: Scenario, my_id: int) -> Found:
     return found
 
 
+def removed_in(disk: Disk, my_id: int) -> int | None:
+    """The version of the members that are in force, if this server is none of them."""
+    if not disk.exists(CONFIG_FILE):
+        return None
+    ensemble = _read(disk).ensemble
+    return None if my_id in ensemble.members else ensemble.version
+
+
 def _read(disk: Disk) -> Found:
     text = b"".join(read_chunks(disk, CONFIG_FILE))
     named = _DYNAMIC.search(text)

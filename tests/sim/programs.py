@@ -17,7 +17,7 @@ from server.stream_front import StreamFront
 from server.world import World
 from tests.sim.clients import CLIENT_PORT
 from tests.sim.machines import DATA_DIR, Machine
-from tests.sim.membership_on_disk import CONFIG_FILE, Found, prepare_members
+from tests.sim.membership_on_disk import CONFIG_FILE, Found, prepare_members, removed_in
 from tests.sim.network import VirtualStream
 from tests.sim.oracle import ORACLE_FILE
 from tests.sim.scenario import Scenario
@@ -90,6 +90,11 @@ async def run_standalone(scenario: Scenario, machine: Machine) -> None:
 
 async def run_member(scenario: Scenario, machine: Machine) -> None:
     my_id = machine.server_id
+    version = removed_in(machine.mounted, my_id)
+    while version is not None and not machine.are_members_in_force(version):  # noqa: ASYNC110
+        # Its operator lets it in again once the others have agreed that it is out: as a new member it knows
+        # nothing of that, and would vote as one of those whom they go by.
+        await trio.sleep(scenario.tick_ms / 1000)
     config = server_config(scenario, my_id, prepare_members(machine.mounted, scenario, my_id))
     member = machine.member = EnsembleMember.open(
         config, world_of(machine), machine.network, config_path=CONFIG_FILE

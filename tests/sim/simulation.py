@@ -170,6 +170,7 @@ class Simulation:
             machine.keeps_old_logs = scenario.finds_old_logs
             machine.acks_early = scenario.acks_early and machine.server_id % 2 == 0
             machine.snapshot_write_s = scenario.snapshot_write_s
+            machine.are_members_in_force = self._are_members_in_force
         self._oracle = Oracle(list(self._machines.values()), self.trace) if scenario.has_oracle else None
         client_names = [f"c{number}" for number in range(1, scenario.clients + 1)]
         self._clients = [
@@ -231,6 +232,14 @@ class Simulation:
         if self._members is None or members.version > self._members.version:
             self._members = members
             self._verifiers.append(verifier_of(members))
+
+    def _are_members_in_force(self, version: int) -> bool:
+        """Have all that are up agreed on members of this version or later, and have a leader?"""
+        up = [machine for machine in self._listed() if machine.is_up]
+        return any(machine.leads for machine in up) and all(
+            machine.member is not None and machine.member.membership.committed.version >= version
+            for machine in up
+        )
 
     def _leader(self) -> Machine | None:
         for machine in self._machines.values():

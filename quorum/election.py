@@ -451,7 +451,7 @@ class Election:
         self._decided[sid] = ballot
         if self._is_established(self._decided, ballot):
             return self._decide(vote)
-        if self._is_our_leader(heard, vote) and self._has_quorum(
+        if self._is_our_leader(heard, vote) and self._is_followed(
             {**self._decided, self._my_id: ballot}, ballot
         ):
             return self._decide(vote)
@@ -475,7 +475,13 @@ class Election:
         )
 
     def _is_established(self, ballots: Mapping[int, _Ballot], ballot: _Ballot) -> bool:
-        return self._has_quorum(ballots, ballot) and self._leads(ballots, ballot.vote)
+        return self._is_followed(ballots, ballot) and self._leads(ballots, ballot.vote)
+
+    def _is_followed(self, ballots: Mapping[int, _Ballot], ballot: _Ballot) -> bool:
+        """By a quorum as it is counted now. Members that are only proposed are not asked: where nobody else
+        has heard of them, a leader may go on without, and they may need us for a quorum."""
+        agreeing = [sid for sid, other in ballots.items() if ballot.agrees(other)]
+        return self._electorate.verifiers[0].contains_quorum(agreeing)
 
     def _has_quorum(self, ballots: Mapping[int, _Ballot], ballot: _Ballot) -> bool:
         return self._electorate.has_quorum([sid for sid, other in ballots.items() if ballot.agrees(other)])

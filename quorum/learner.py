@@ -494,7 +494,7 @@ class Learning:
                 silence.deadline = trio.current_time() + limit_s
                 self._received(link, packets)
                 if self.departure is not None:
-                    await link.all_sent()
+                    await link.say_last()
                     self._leave_if_we_must()
         raise PeerError(f"the leader said nothing for {limit_s:g} s")
 

@@ -8,7 +8,7 @@ batches: all packets that one read of the stream completed.
 
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol, runtime_checkable
 
 import trio
@@ -23,6 +23,7 @@ _RECEIVE_BYTES = 256 << 10
 # A learner that takes nothing for so long that this much waits for it is let go: it can come back and be
 # brought up to date from the log.
 QUEUED_BYTES_MAX = 256 << 20
+_LAST_WORD_S_MAX = 1.0
 
 
 class Direct(Protocol):
@@ -181,11 +182,24 @@ class LearnerLink:
             self._is_sending = False
             self._sent.unpark_all()
 
-    async def all_sent(self) -> None:
-        """Let what is queued leave, and wait until it has, by the task."""
-        self.flush()
-        while self._queue or self._is_sending:
-            await self._sent.park()
+    async def say_last(self) -> None:
+        """Let what is queued leave, by the task, and be read, before the link is closed: to close with unread
+        input resets the connection, and a reset overtakes what was said. So discard input until the other
+        side has closed, too; not for long, since it may be gone."""
+        with trio.move_on_after(_LAST_WORD_S_MAX), suppress(PeerError):
+            self.flush()
+            while self._queue or self._is_sending:
+                await self._sent.park()
+            if isinstance(self.stream, trio.abc.HalfCloseableStream):
+                await self._end_sending(self.stream)
+                while True:
+                    await self.receive_raw()
+
+    async def _end_sending(self, stream: trio.abc.HalfCloseableStream) -> None:
+        try:
+            await stream.send_eof()
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
+            raise PeerError("the connection broke") from failure
 
     # -- from beginning to end
 

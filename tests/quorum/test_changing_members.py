@@ -311,8 +311,9 @@ async def test_a_follower_with_another_leader_or_role_applies_it_and_goes(
     await leader.say(packet(PROPOSAL, E1 + 1, reconfig_txn(asked)), activation(E1 + 1, designated))
     assert ours.replica.history == [E1 + 1]
     assert ours.membership.committed.version == E1 + 1
-    assert ours.ended is not None
     assert leader.is_closed()
+    await leader.hang_up()
+    assert ours.ended is not None
     assert ours.learning.departure == Departure(designated)
 
 

@@ -150,6 +150,37 @@ async def test_what_a_socket_does_not_take_at_once_follows_in_order() -> None:
         await other.close()
 
 
+async def test_what_is_said_last_is_read_whatever_is_still_coming() -> None:
+    """A link that is closed with unread input is reset, and what was said last may be lost."""
+    async with socket_pair() as (here, there):
+        link, other = link_over(here), link_over(there)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(link.send_queued)
+            link.send(packet(PING, 1))
+            await there.send_all(bytes(3000))
+            async with trio.open_nursery() as leaving:
+                leaving.start_soon(link.say_last)
+                assert (await other.receive())[1] == 1
+                assert await there.receive_some() == b""
+                await there.send_all(bytes(3000))
+                await there.send_eof()
+            nursery.cancel_scope.cancel()
+        await link.close()
+        await other.close()
+
+
+async def test_nobody_waits_long_for_the_other_side_to_close(autojump_clock: MockClock) -> None:
+    here, there = memory_stream_pair()
+    link = link_over(here)
+    link.send(packet(PING, 1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(link.send_queued)
+        await link.say_last()
+        nursery.cancel_scope.cancel()
+    assert trio.current_time() == 1
+    assert await there.receive_some() == packet(PING, 1)
+
+
 async def test_what_is_queued_waits_for_a_flush() -> None:
     async with socket_pair() as (here, there):
         link, other = link_over(here), link_over(there)

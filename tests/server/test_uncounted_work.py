@@ -188,6 +188,19 @@ def test_one_event_with_a_long_acl_for_many_with_ids_of_their_own() -> None:
     assert all(len(each.frames()) == 1 for each in crowd)
 
 
+def test_long_events_that_are_told_later_count_by_their_length() -> None:
+    server = OneServer()
+    client = server.connect()
+    path = b"/" + b"x" * 100_000
+    create(client, path.decode())
+    for _ in range(300):
+        server.connect().ask(OpCode.EXISTS, named(path) + b"\1")
+    server.begin_batch()
+    client.send(1, OpCode.SET_DATA, set_data_body(path))
+    server.release(1)
+    assert server.pipeline.steps >= 300 * (1 + len(path) // slices.BYTES_PER_STEP)
+
+
 def test_very_many_ask_who_they_are_and_are_many() -> None:
     server = OneServer()
     client = server.connect()
@@ -254,6 +267,7 @@ def test_an_acl_is_held_as_long_as_a_node_has_it() -> None:
     assert [acl for _, acl in tree.snapshot_acls()] == [CLOSED_ACL, READ_ACL]
     tree.set_acl(b"/c", CLOSED_ACL, 2)
     assert [acl for _, acl in tree.snapshot_acls()] == [READ_ACL, CLOSED_ACL]
+    assert tree.acl_bytes == len(READ_ACL) + len(CLOSED_ACL)
 
 
 def test_the_acls_of_a_snapshot_come_in_small_pieces() -> None:
@@ -401,6 +415,8 @@ def test_sessions_with_many_ephemerals_that_expire_together_close_one_after_the_
             for m in range(3):
                 assert create(client, f"/p/{n}{m}", mode=1) == 0
         server.pass_time(20_000)
+        assert server.pipeline.preparing is not None
+        server.pass_time(1)
         server.settle()
         assert not server.tree.ephemerals
         assert b"/p" in server.tree.bodies

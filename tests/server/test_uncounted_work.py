@@ -310,8 +310,8 @@ def test_long_lines_of_an_answer_to_a_word() -> None:
     server.begin_batch()
     connection._word = lines
     connection._say_more(lines)
-    assert sum(map(len, connection.out)) < 8 << 20
-    assert len(list(lines)) > 80
+    assert sum(map(len, connection.out)) < 16 << 20
+    assert len(list(lines)) > 60
 
 
 # -- sockets

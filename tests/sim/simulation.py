@@ -234,11 +234,10 @@ class Simulation:
             self._verifiers.append(verifier_of(members))
 
     def _are_members_in_force(self, version: int) -> bool:
-        """Have all that are up agreed on members of this version or later, and have a leader?"""
-        up = [machine for machine in self._listed() if machine.is_up]
-        return any(machine.leads for machine in up) and all(
-            machine.member is not None and machine.member.membership.committed.version >= version
-            for machine in up
+        """Have all that run agreed on members of this version or later, and have a leader?"""
+        running = [machine.member for machine in self._listed() if machine.member is not None]
+        return any(machine.leads for machine in self._listed()) and all(
+            member.membership.committed.version >= version for member in running
         )
 
     def _leader(self) -> Machine | None:

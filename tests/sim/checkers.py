@@ -102,7 +102,8 @@ class SeenSession:
 
 class Checker:
     """`has_local_sessions`: a session may be known to one server alone, so there is less to say of it.
-    `clock_drift`: so much faster or slower than ours a server's clock may run."""
+    `clock_drift`: so much faster or slower than ours a server's clock may run. `sync_limit_s`: for so long a
+    follower may serve clients of which a new leader hears nothing."""
 
     def __init__(
         self,
@@ -111,6 +112,7 @@ class Checker:
         *,
         has_local_sessions: bool = False,
         clock_drift: float = 0.0,
+        sync_limit_s: float = 0.0,
     ) -> None:
         self.history = History()
         self.violations: list[str] = []
@@ -132,6 +134,7 @@ class Checker:
         self.holders: Callable[[int], tuple[bool, list[str]]] = _nobody_asks
         self.members_taken_over: Callable[[str], object] = _no_others
         self._promises: dict[tuple[str, int, int], str] = {}  # by server, epoch and disk: to whom
+        self._sync_limit_s = sync_limit_s
         self._patience = 1 - 2 * clock_drift  # of a server that counts seconds, in our seconds
         self._now = now
         self._on_violation = on_violation
@@ -297,7 +300,7 @@ class Checker:
         expired_at = self.logged_at.get(entry.zxid, self._now())
         self._check_expiry_by_leader(entry, expired_at, timeout_ms, seen)
         timeout_ms = int(timeout_ms * self._patience)
-        if seen is None or self.is_disturbed or self.disturbed_at > expired_at - 2 * timeout_ms / 1000:
+        if seen is None or not self._was_quiet(expired_at - 2 * timeout_ms / 1000):
             return
         if seen.last_heard_at > expired_at - timeout_ms / 1000:
             self.note(
@@ -404,7 +407,7 @@ class Checker:
             self.fail(f"{client} was given session 0x{session_id:x}, which is no part of the history")
         if record is not None and record.closed_zxid is not None:
             closed_at = self.logged_at.get(record.closed_zxid, sent_at)
-            is_quiet = not self.is_disturbed and self.disturbed_at < closed_at - timeout_ms / 1000
+            is_quiet = self._was_quiet(closed_at - timeout_ms / 1000)
             if is_quiet and closed_at < sent_at:
                 self.fail(f"{client} goes on with session 0x{session_id:x}, which was closed before it asked")
         created_zxid = 0 if record is None else record.created_zxid
@@ -425,17 +428,21 @@ class Checker:
         notices that after syncLimit only, and answers its clients meanwhile, unheard by the leader.
         """
         seen, record = self.seen_sessions.get(session_id), self.history.sessions.get(session_id)
-        if seen is None or seen.is_closing or self.is_disturbed or self._has_local_sessions:
+        if seen is None or seen.is_closing or self._has_local_sessions:
             return
         ended_at = self._now()
         if record is not None and record.closed_zxid is not None:
             ended_at = self.logged_at.get(record.closed_zxid, ended_at)
         timeout_s, silent_s = seen.timeout_ms / 1000 * self._patience, ended_at - seen.last_heard_at
-        if self.disturbed_at < ended_at - 2 * timeout_s and silent_s < timeout_s:
+        if self._was_quiet(ended_at - 2 * timeout_s) and silent_s < timeout_s:
             self.fail(
                 f"session 0x{session_id:x} of {seen.client} is refused {silent_s:.3f} s after it was heard, "
                 f"its timeout is {seen.timeout_ms} ms"
             )
+
+    def _was_quiet(self, since: float) -> bool:
+        """Was nothing disturbed since then, nor so shortly before that somebody may not have noticed?"""
+        return not self.is_disturbed and self.disturbed_at + self._sync_limit_s < since
 
     def session_said(self, session_id: int) -> None:
         self.seen_sessions[session_id].last_said_at = self._now()

@@ -25,6 +25,7 @@ from tests.sim.thresholds import SETTING
 
 LOG_DIR = Path("/log")
 OBSERVER_MASTER_PORT = 2191
+SYNC_LIMIT_TICKS = 5
 _PREALLOCATED_BYTES = 16 * 1024
 _REAPED_EVERY_MS = 1500
 _FRONT_LIMITS = FrontLimits(per_address_max=0)
@@ -37,7 +38,7 @@ def server_config(scenario: Scenario, my_id: int | None, members: Found) -> Serv
         client_port=CLIENT_PORT,
         tick_ms=scenario.tick_ms,
         init_limit_ticks=10,
-        sync_limit_ticks=5,
+        sync_limit_ticks=SYNC_LIMIT_TICKS,
         snap_count=scenario.snap_count,
         snapshot_compression=scenario.snapshot_compression,
         snapshot_size_factor=scenario.snapshot_size_factor,

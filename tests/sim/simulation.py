@@ -29,7 +29,7 @@ from tests.sim.membership_on_disk import first_members, members_of
 from tests.sim.network import VirtualNetwork
 from tests.sim.observed import nodes_of, observed
 from tests.sim.oracle import Oracle
-from tests.sim.programs import run_member, run_standalone
+from tests.sim.programs import SYNC_LIMIT_TICKS, run_member, run_standalone
 from tests.sim.scenario import Scenario
 from tests.sim.strangers import Stranger
 from tests.sim.thresholds import shrunk
@@ -93,6 +93,7 @@ class Simulation:
             self._stop,
             has_local_sessions=scenario.has_local_sessions,
             clock_drift=scenario.clock_drift,
+            sync_limit_s=SYNC_LIMIT_TICKS * scenario.tick_ms / 1000,
         )
 
     def _stop(self) -> None:

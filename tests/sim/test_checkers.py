@@ -143,6 +143,24 @@ def test_what_was_cut_off_a_log_is_gone() -> None:
     assert len(checker.violations) == 1
 
 
+@pytest.mark.parametrize(("disturbed_before_s", "violations"), [(1.0, 0), (3.0, 1)])
+def test_a_follower_may_hear_clients_of_which_a_new_leader_does_not(
+    disturbed_before_s: float, violations: int
+) -> None:
+    """Until syncLimit it does not notice that its own leader is gone."""
+    now = 5.0
+    checker = Checker(lambda: now, lambda: None, sync_limit_s=2.0)
+    zxid, timeout_ms = 0x1_0000_0001, int(1000 * TIMEOUT_S)
+    header = TxnHeader(client_id=SESSION, cxid=0, zxid=zxid, time=0, type=OpCode.CREATE_SESSION)
+    checker.server_applied("s1", encode(header) + encode(CreateSessionTxn(timeout_ms)))
+    checker.session_opened("c1", "s1", SESSION, timeout_ms, 5.0)
+    now = 5.0 + TIMEOUT_S - 0.05
+    checker.disturbed_at = now - 2 * TIMEOUT_S - disturbed_before_s
+    with suppress(Violation):
+        checker.session_refused(SESSION)
+    assert len(checker.violations) == violations
+
+
 @pytest.mark.parametrize(("clock_drift", "violations"), [(0.0, 1), (0.01, 0)])
 def test_a_session_may_be_refused_a_little_early_where_clocks_run_fast(
     clock_drift: float, violations: int

@@ -271,6 +271,13 @@ def load_snapshot(
     target.restore_acls(decoder.acls())
     target.restore_nodes(decoder.nodes())
     trailers = decoder.trailers()
+    if trailers.last_zxid is not None and trailers.last_zxid < snapshot.zxid:
+        raise CorruptSnapshot(
+            f"it holds what there was at {trailers.last_zxid:#x}, and is named after {snapshot.zxid:#x}: it "
+            "stands in the place of another",
+            file=snapshot.path,
+            remedy=RESYNC_OR_RESTORE,
+        )
     # A digest from before the snapshot began belongs to a new leader, whose zxid is no transaction's.
     if trailers.digest is not None and trailers.digest[0] >= max(snapshot.zxid, 1):
         target.restore_digest(*trailers.digest)

@@ -50,6 +50,16 @@ def test_an_empty_directory_gets_a_snapshot_first(disk: MemoryDisk) -> None:
     assert recovered(disk)[0].zxid == 0
 
 
+def test_a_snapshot_under_the_name_of_a_later_one_is_not_taken_for_that(disk: MemoryDisk) -> None:
+    """A write of the disk that went to the wrong place, or a file that was renamed."""
+    put_snapshot(disk, 2)
+    put_log(disk, 1, 2, 3, 4)
+    put_log(disk, 5, 6)
+    disk.put(DATA / "snapshot.4", disk.get(DATA / "snapshot.2"))
+    found, tree = recovered(disk)
+    assert (found.zxid, tree.replayed_zxids) == (6, [3, 4, 5, 6])
+
+
 def test_an_empty_directory_may_be_forbidden(disk: MemoryDisk) -> None:
     """Then this server must not vote as if it knew everything."""
     found, _ = recovered(disk, RecoveryOptions(db_autocreate=False))

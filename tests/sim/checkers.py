@@ -463,7 +463,7 @@ class Checker:
             seen = self.seen_sessions.get(session_id)
             if seen is None or seen.created_zxid not in (0, record.created_zxid):
                 continue
-            silent_s = now - max(seen.last_said_at, quiet_since)
+            silent_s = now - max(seen.last_heard_at, seen.last_said_at, quiet_since)
             if silent_s > seen.timeout_ms / 1000 / self._patience + slack_s:
                 self.note(
                     f"session 0x{session_id:x} of {seen.client} lives on {silent_s:.1f} s after it was heard"

@@ -355,6 +355,58 @@ def test_many_sockets_that_speak_at_once_are_served_in_several_turns() -> None:
     assert turns.count > 40 * 500 * slices.FRAME_STEPS // slices.STEPS_PER_SLICE
 
 
+def test_who_speaks_after_a_crowd_does_not_wait_until_all_of_it_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither does the crowd wait for ever where others go on speaking."""
+    server = OneServer()
+    front = PlainFront(server.pipeline, FrontLimits(per_address_max=0), SystemClock())
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+    listener.setblocking(False)
+    crowd = [socket.create_connection(listener.getsockname()) for _ in range(40)]
+    neighbour = crowd.pop()
+    ping = pack(">iii", 8, -2, OpCode.PING)
+    hello = encode(ConnectRequest(0, 0, 10_000, 0, bytes(16)))
+    try:
+        front.listen(listener)
+        for client in (*crowd, neighbour):
+            client.sendall(pack(">i", len(hello)) + hello)
+            client.setblocking(False)
+        while len(server.pipeline.connections) < 40:
+            server.begin_batch()
+            front.serve()
+            server.settle()
+        server.begin_batch()
+        front.flush()
+        for client in (*crowd, neighbour):
+            client.recv(1000)
+        pings = slices.FLUSH_STEPS  # of each in the crowd: to send is not what takes the time
+        monkeypatch.setattr(slices, "STEPS_PER_SLICE", 4 * pings * slices.FRAME_STEPS)
+
+        def turn() -> int:
+            """Let the server work; returns how many pings of the crowd were answered."""
+            server.begin_batch()
+            front.serve()
+            answered = 0
+            for client in crowd:
+                with suppress(BlockingIOError):
+                    answered += len(client.recv(10_000)) // 20
+            return answered
+
+        for client in crowd:
+            client.sendall(ping * pings)
+        answered = turn()
+        for _ in range(20):
+            neighbour.sendall(ping)
+            answered += turn()
+            assert len(neighbour.recv(1000)) == 20
+        assert answered == len(crowd) * pings
+    finally:
+        front.close()
+        for client in (*crowd, neighbour):
+            client.close()
+
+
 def test_a_crowd_that_comes_at_once_is_let_in_in_several_turns() -> None:
     """Accepted, given its sessions and answered, each in slices; and again when it leaves."""
     server = OneServer()

@@ -22,7 +22,7 @@ the very transaction it is named by.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Protocol
 
@@ -159,6 +159,23 @@ def recover(
         txns_replayed=replayed.count,
         gapless_after=replayed.gapless_after,
     )
+
+
+def check_leads_to(disk: Disk, snap_dir: Path, log_dir: Path, zxid: int) -> None:
+    """Raise StorageError unless recovery would end at `zxid` if nothing later were on disk.
+
+    Not so where logs were put aside, or purged: what is left of them may begin behind the snapshot before.
+    """
+    snapshots = [each for each in list_snapshots(disk, snap_dir) if each.zxid <= zxid]
+    start = next((each.zxid for each in snapshots if looks_complete(disk, each)), 0)
+    if start == zxid:
+        return
+    files = [file for file in logs_holding(list_logs(disk, log_dir), start) if file.zxid <= zxid]
+    if files and files[0].zxid > start and not follows(start, files[0].zxid):
+        raise hole("the snapshot ends", start, files[0], files[0].zxid)
+    payloads = takewhile(lambda payload: zxid_of(payload) <= zxid, LogReader(disk, files, after=start))
+    if all(zxid_of(payload) != zxid for payload in payloads):
+        raise DataDirError(f"zxid {zxid:#x} is not in the log", file=log_dir, remedy=RESYNC_OR_RESTORE)
 
 
 def _remove_leftovers(disk: Disk, snap_dir: Path, log_dir: Path) -> None:

@@ -29,7 +29,14 @@ from persistence.file_names import Compression
 from persistence.log_format import zxid_of
 from persistence.log_reader import list_logs, logs_holding
 from persistence.log_writer import LogWriter
-from persistence.recovery import Progress, Recovered, RecoveryOptions, ignore_progress, recover
+from persistence.recovery import (
+    Progress,
+    Recovered,
+    RecoveryOptions,
+    check_leads_to,
+    ignore_progress,
+    recover,
+)
 from persistence.snapshot_format import stream_chunks
 from persistence.snapshots import SnapshotOptions, list_snapshots, newest_complete, purge, take_snapshot
 from persistence.txn_log import TxnLog
@@ -262,18 +269,14 @@ class Replica:
         return _until_purged(self.txn_log.read_from(files[0].zxid))
 
     async def truncate(self, zxid: int) -> None:
-        """Cut the log back behind `zxid` and load the tree again; a StorageError if we never had it."""
+        """Cut the log back behind `zxid` and load the tree again; a StorageError, and nothing is changed, if
+        what is on disk does not lead there."""
         await self.log_drained()
         await self._give_up_snapshot()
         await self.world.snapshot_offload(self._truncate, zxid)
 
     def _truncate(self, zxid: int) -> None:
-        if not self._has_logged(zxid):
-            raise DataDirError(
-                f"the leader wants zxid {format_zxid(zxid)} to be the last, which is not in the log",
-                file=self.dirs.log_dir,
-                remedy=RESYNC_OR_RESTORE,
-            )
+        check_leads_to(self.world.disk, self.dirs.snap_dir, self.dirs.log_dir, zxid)
         self._remove_snapshots_after(zxid)
         self.txn_log.truncate_after(zxid)
         self.load()
@@ -283,13 +286,6 @@ class Replica:
                 file=self.dirs.log_dir,
                 remedy=RESYNC_OR_RESTORE,
             )
-
-    def _has_logged(self, zxid: int) -> bool:
-        """Whether a transaction can be the last one: it is in the log, or a snapshot ends with it."""
-        if any(each.zxid == zxid for each in list_snapshots(self.world.disk, self.dirs.snap_dir)):
-            return True
-        first = next(self.txn_log.read_from(zxid), None)
-        return first is not None and zxid_of(first) == zxid
 
     def _remove_snapshots_after(self, zxid: int) -> None:
         """Of a future that will not be."""

@@ -321,6 +321,23 @@ async def test_only_a_zxid_that_is_there_can_become_the_last(zxid: int) -> None:
     assert opened(disk).last_zxid == make_zxid(1, 2)
 
 
+@pytest.mark.parametrize("last", [4, 5])
+async def test_nothing_is_cut_off_where_the_rest_could_not_be_loaded(last: int) -> None:
+    """An earlier log was put aside, since it ended before a snapshot that would go now."""
+    disk = MemoryDisk()
+    async with running(disk) as replica:
+        await logged(replica, *(creating(n) for n in (1, 2, 3)))
+        replica.writer.roll()
+        await logged(replica, *(creating(n) for n in (4, 5, 6)))
+        await replica.take_snapshot()
+        disk.rename(LOGS / log_name(make_zxid(1, 1)), LOGS / "aside-log.100000001")
+        before = disk.names(LOGS)
+        with pytest.raises(StorageError, match="hole"):
+            await replica.truncate(make_zxid(1, last))
+        assert disk.names(LOGS) == before
+    assert opened(disk).last_zxid == make_zxid(1, 6)
+
+
 # -- a leader's tree
 
 

@@ -5,7 +5,8 @@ Each kind changes one place of one file, also of what was synced long ago:
   flipped bit        anywhere in what was written
   zeroed sector      512 bytes read as zeros
   lost write         one of the last writes never reached the medium, though it was synced
-  misdirected write  a sector of one file stands in another place, or in another file
+  misdirected write  a sector of one file stands in another place, or in another file; not all of a file,
+                     which without digests nothing tells
   cut file           the file ends too soon
 
 The files are those of the data directories, most often the two that the next start reads. Of the epochs'
@@ -109,6 +110,8 @@ def _lose_write(inode: Inode, stored: Found, chance: Random) -> str:
 def _misdirect(inode: Inode, stored: Found, chance: Random) -> str:
     source, other = chance.choice(stored)
     taken_from, offset = _draw_sector(other, chance), _draw_sector(inode, chance)
+    if max(_used(inode), _used(other)) <= SECTOR_BYTES:  # all of a file would stand for another
+        return _flip(inode, stored, chance)
     inode.spoil(offset, bytes(other.content[taken_from : taken_from + SECTOR_BYTES]))
     return f"at {offset} stands what belongs to {source.name} at {taken_from}"
 

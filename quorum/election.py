@@ -478,8 +478,8 @@ class Election:
         return self._is_followed(ballots, ballot) and self._leads(ballots, ballot.vote)
 
     def _is_followed(self, ballots: Mapping[int, _Ballot], ballot: _Ballot) -> bool:
-        """By a quorum as it is counted now. Members that are only proposed are not asked: where nobody else
-        has heard of them, a leader may go on without, and they may need us for a quorum."""
+        """Whether a quorum of the members in force follows the leader. Members that are only proposed are not
+        asked: if nobody else has heard of them, the leader goes on without, and they may need our vote."""
         agreeing = [sid for sid, other in ballots.items() if ballot.agrees(other)]
         return self._electorate.verifiers[0].contains_quorum(agreeing)
 

@@ -6,12 +6,11 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-import attrs
 import pytest
 
 from tests.sim.checkers import Checker
 from tests.sim.faults import Faults
-from tests.sim.scenario import draw_scenario
+from tests.sim.three_voters import three_voters
 
 
 def nothing(*_: object) -> None:
@@ -34,13 +33,7 @@ def test_a_disk_is_spoilt_only_where_the_others_can_go_on(
     weights: tuple[str, ...], spared: list[int]
 ) -> None:
     """Its server may refuse to start, and then takes everything from a leader that the others must have."""
-    scenario = attrs.evolve(
-        draw_scenario(1, 60, is_ensemble=True),
-        voters=3,
-        observers=0,
-        group_lines=weights,
-        is_reconfigured=False,
-    )
+    scenario = three_voters(group_lines=weights)
     machines: Any = [
         SimpleNamespace(server_id=number, name=f"s{number}", has_durably=lambda zxid: True)
         for number in (1, 2, 3)
@@ -58,14 +51,7 @@ def test_one_machine_at_a_time_takes_everything_from_its_leader(
     fetching: tuple[int, ...], told: list[str]
 ) -> None:
     """What it acknowledged is asked of the others, who must not have been told to forget it too."""
-    scenario = attrs.evolve(
-        draw_scenario(1, 60, is_ensemble=True),
-        voters=3,
-        observers=0,
-        group_lines=(),
-        is_reconfigured=False,
-        leader_bias=1.0,
-    )
+    scenario = three_voters(leader_bias=1.0)
     is_told: list[str] = []
     machines: Any = [
         SimpleNamespace(

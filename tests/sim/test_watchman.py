@@ -5,13 +5,13 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-import attrs
 import pytest
 import trio
 
 from tests.sim.checkers import Checker, Violation
 from tests.sim.network import VirtualNetwork
 from tests.sim.scenario import draw_scenario
+from tests.sim.three_voters import three_voters
 from tests.sim.virtual_time import VirtualClock, run_repeatably
 from tests.sim.watchman import Watchman
 
@@ -61,15 +61,7 @@ class Watched:
             )
             for number in (1, 2, 3)
         ]
-        scenario = attrs.evolve(
-            draw_scenario(1, 60, is_ensemble=True),
-            voters=3,
-            observers=0,
-            group_lines=(),
-            is_reconfigured=False,
-            thresholds=(),
-            tick_ms=1000,
-        )
+        scenario = three_voters(thresholds=(), tick_ms=1000)
         self.checker = Checker(clock.now, lambda: None)
         self.watchman = Watchman(scenario, self.machines, self.network, self.checker)
 
